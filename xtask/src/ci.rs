@@ -1,0 +1,81 @@
+//! `cargo xtask ci`: everything that must pass before a change lands.
+
+use anyhow::{Result, bail};
+use xshell::{Shell, cmd};
+
+use crate::report::{Outcome, Report};
+use crate::workspace;
+
+/// Options of `cargo xtask ci`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run only this stage (may be given several times).
+    #[arg(long, value_name = "NAME")]
+    stage: Vec<String>,
+    /// List the stages and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+type Body = fn(&Shell) -> Result<Outcome>;
+
+/// Every stage, in the order in which they run: name, what it shows, body.
+const STAGES: &[(&str, &str, Body)] = &[
+    ("format", "the code is formatted", format),
+    ("clippy", "no warning from rustc or clippy", clippy),
+    ("test", "unit and integration tests", test),
+    ("doctest", "every documentation example runs", doctest),
+    ("docs", "the documentation builds without a warning", docs),
+];
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.list {
+        for (name, about, _) in STAGES {
+            println!("{name:10} {about}");
+        }
+        return Ok(());
+    }
+    for wanted in &args.stage {
+        if !STAGES.iter().any(|(name, ..)| name == wanted) {
+            bail!("no stage is called {wanted:?}; `cargo xtask ci --list` names them");
+        }
+    }
+    let shell = workspace::shell()?;
+    let mut report = Report::default();
+    for (name, _, body) in STAGES {
+        if args.stage.is_empty() || args.stage.iter().any(|wanted| wanted == name) {
+            report.stage(name, || body(&shell));
+        }
+    }
+    report.finish()
+}
+
+fn format(shell: &Shell) -> Result<Outcome> {
+    cmd!(shell, "cargo fmt --all --check").run()?;
+    Ok(Outcome::Passed)
+}
+
+fn clippy(shell: &Shell) -> Result<Outcome> {
+    cmd!(
+        shell,
+        "cargo clippy --workspace --all-targets --locked -- -D warnings"
+    )
+    .run()?;
+    Ok(Outcome::Passed)
+}
+
+fn test(shell: &Shell) -> Result<Outcome> {
+    cmd!(shell, "cargo test --workspace --all-targets --locked").run()?;
+    Ok(Outcome::Passed)
+}
+
+fn doctest(shell: &Shell) -> Result<Outcome> {
+    cmd!(shell, "cargo test --workspace --doc --locked").run()?;
+    Ok(Outcome::Passed)
+}
+
+fn docs(shell: &Shell) -> Result<Outcome> {
+    let _warnings = shell.push_env("RUSTDOCFLAGS", "-D warnings");
+    cmd!(shell, "cargo doc --workspace --no-deps --locked").run()?;
+    Ok(Outcome::Passed)
+}
