@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use xshell::{Shell, cmd};
 
-use crate::report::{Outcome, Report};
+use xtask::report::{Outcome, Report};
+
 use crate::workspace;
 
 /// Options of `cargo xtask ci`.
@@ -15,6 +16,9 @@ pub(crate) struct Args {
     /// List the stages and stop.
     #[arg(long)]
     list: bool,
+    /// Fail where the CUDA stage can't run, instead of skipping it.
+    #[arg(long)]
+    require_cuda: bool,
 }
 
 type Body = fn(&Shell) -> Result<Outcome>;
@@ -26,6 +30,7 @@ const STAGES: &[(&str, &str, Body)] = &[
     ("test", "unit and integration tests", test),
     ("doctest", "every documentation example runs", doctest),
     ("docs", "the documentation builds without a warning", docs),
+    ("cuda", "the kinds on a real GPU, where there is one", cuda),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -44,7 +49,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::default();
     for (name, _, body) in STAGES {
         if args.stage.is_empty() || args.stage.iter().any(|wanted| wanted == name) {
-            report.stage(name, || body(&shell));
+            report.stage(name, || match body(&shell)? {
+                Outcome::Skipped(why) if args.require_cuda && *name == "cuda" => bail!("{why}"),
+                outcome => Ok(outcome),
+            });
         }
     }
     report.finish()
@@ -78,4 +86,8 @@ fn docs(shell: &Shell) -> Result<Outcome> {
     let _warnings = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --workspace --no-deps --locked").run()?;
     Ok(Outcome::Passed)
+}
+
+fn cuda(shell: &Shell) -> Result<Outcome> {
+    crate::cuda::run_here(shell)
 }

@@ -2,8 +2,9 @@
 //!
 //! Each command is one module with a clap `Args` type and a `run` function.
 
+mod bindgen;
 mod ci;
-mod report;
+mod cuda;
 mod workspace;
 
 use std::process::ExitCode;
@@ -22,11 +23,17 @@ struct Cli {
 enum Command {
     /// Run everything that must pass before a change lands.
     Ci(ci::Args),
+    /// Generate the driver bindings from NVIDIA's headers, or check them.
+    Bindgen(bindgen::Args),
+    /// Run the GPU tests here, or pack them for a GPU machine without Rust.
+    Cuda(cuda::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ci(args) => ci::run(&args),
+        Command::Bindgen(args) => bindgen::run(&args),
+        Command::Cuda(args) => cuda::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

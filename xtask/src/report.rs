@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 /// How a stage ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It ran and everything in it held.
     Passed,
     /// It can't run on this machine; the text says why, in one line.
@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
 
 /// Runs stages one after the other, goes on after a failure, and prints a table at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     rows: Vec<Row>,
 }
 
@@ -36,7 +36,7 @@ enum Verdict {
 
 impl Report {
     /// Runs one stage, says so before and after, and records how it ended.
-    pub(crate) fn stage(&mut self, name: &str, body: impl FnOnce() -> Result<Outcome>) {
+    pub fn stage(&mut self, name: &str, body: impl FnOnce() -> Result<Outcome>) {
         println!("\n==> {name}");
         let start = Instant::now();
         let verdict = match body() {
@@ -57,8 +57,32 @@ impl Report {
         });
     }
 
+    /// The stages as JSON: name, result (`ok`, `skipped`, `failed`), reason, seconds.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        self.rows
+            .iter()
+            .map(|row| {
+                let (result, reason) = match &row.verdict {
+                    Verdict::Passed => ("ok", None),
+                    Verdict::Skipped(why) => ("skipped", Some(why)),
+                    Verdict::Failed(why) => ("failed", Some(why)),
+                };
+                serde_json::json!({
+                    "stage": row.stage,
+                    "result": result,
+                    "reason": reason,
+                    "seconds": row.time.as_secs_f64(),
+                })
+            })
+            .collect()
+    }
+
     /// Prints the table; an error if any stage failed, so that the exit code says so.
-    pub(crate) fn finish(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Names the stages that failed.
+    pub fn finish(self) -> Result<()> {
         print!("{}", self.table());
         let failed: Vec<&str> = self
             .rows

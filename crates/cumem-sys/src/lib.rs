@@ -1,1 +1,55 @@
-//! Raw bindings to the CUDA driver API and a loader that finds the driver at run time.
+//! Raw bindings to the CUDA driver API, and a loader that finds the driver at run time.
+//!
+//! Nothing of CUDA is needed to build: the bindings were generated once and are part of the crate,
+//! and the driver's library is looked for when [`Driver::load`] or [`Driver::global`] is first
+//! called.
+//!
+//! ```no_run
+//! use cumem_sys::Driver;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let driver = Driver::global()?;
+//!     for ordinal in 0..driver.device_get_count()? {
+//!         let device = driver.device_get(ordinal)?;
+//!         println!("{ordinal}: {}", driver.device_get_name(device)?);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Exact names
+//! The driver's library keeps the entry points of CUDA 3 under their old, unversioned names:
+//! `cuMemFree` there takes a 32-bit device pointer, and frees nothing. Every entry point here is
+//! resolved by the exact exported name that the header means, such as `cuMemFree_v2`, and its
+//! signature was checked against the headers of CUDA 11.8, 12.9 and 13.
+//!
+//! # Codes are integers
+//! Error codes and all enums that the driver can extend are integer newtypes, so that a code of a
+//! newer driver is a value like any other.
+
+#[allow(
+    clippy::all,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    unreachable_pub,
+    reason = "generated; the names and their documentation are the CUDA Driver API's"
+)]
+pub mod bindings;
+mod driver;
+mod error;
+mod error_names;
+mod fork;
+mod load;
+mod location;
+mod table;
+
+pub use bindings::*;
+pub use driver::Driver;
+pub use error::CuError;
+pub use load::{Attempt, DRIVER_PATH_VARIABLE, LoadError, OLDEST_DRIVER};
+pub use table::{SYMBOLS, Symbol};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
