@@ -32,6 +32,9 @@ pub const DEFAULT_BUCKETS: usize = buckets_for(DEFAULT_CAPACITY);
 /// thread. It calls the process-wide driver ([`Driver::global`]) unless it was given another one,
 /// and finds it at the first allocation.
 ///
+/// It keeps its registry inside itself: a quarter of a mebibyte with the default capacity. Make it a
+/// `static`, or box it.
+///
 /// Dropping a backend releases whatever it still holds, so memory that was handed out raw must
 /// no longer be in use then. A `static` is never dropped.
 pub struct Backend<K: MemoryKind, const BUCKETS: usize = DEFAULT_BUCKETS> {
@@ -48,7 +51,9 @@ impl<K: MemoryKind> Backend<K> {
     /// A backend that holds [`DEFAULT_CAPACITY`] pointers, on device 0.
     #[must_use]
     pub const fn new() -> Self {
-        Self::with_capacity(DEFAULT_CAPACITY)
+        // Made at compile time, so that a backend made at run time is one copy on the stack; the
+        // steps of `with_capacity` would be several in a debug build.
+        const { Self::with_capacity(DEFAULT_CAPACITY) }
     }
 }
 
@@ -112,6 +117,16 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         );
         self.driver = OnceLock::from(driver);
         self
+    }
+
+    /// Has this backend call `driver` instead of the process-wide one: for a `static` backend, which
+    /// can't be moved through [`with_driver`](Self::with_driver).
+    ///
+    /// # Errors
+    /// Gives `driver` back if the backend has a driver already: one that was set, or the
+    /// process-wide one if it has allocated.
+    pub fn set_driver(&self, driver: Driver) -> Result<(), Driver> {
+        self.driver.set(driver)
     }
 
     /// How many pointers the backend can hold.

@@ -10,9 +10,9 @@ use cumem_sys::{CUcontext, CUdevice, CuError, Driver};
 pub enum HostAccess {
     /// The host never may: touching it faults. Copy through the driver.
     Never,
-    /// The host may whenever the device supports concurrent managed access, and otherwise only
-    /// while no kernel runs on the device. [`Backend::host_access`](crate::Backend::host_access)
-    /// answers for a real device.
+    /// The host may whenever the device supports concurrent managed access
+    /// (`CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS`), and otherwise only while no kernel runs
+    /// on the device.
     Managed,
     /// The host always may.
     Always,

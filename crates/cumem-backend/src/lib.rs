@@ -50,7 +50,7 @@ mod pointer;
 mod record;
 mod statistics;
 
-pub use allocation::Allocation;
+pub use allocation::{Allocation, TryReleaseError};
 pub use backend::{Backend, DEFAULT_BUCKETS, DEFAULT_CAPACITY};
 pub use context::ContextPolicy;
 pub use error::{AllocError, AllocFailure, ReleaseError};
