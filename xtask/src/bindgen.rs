@@ -129,7 +129,7 @@ fn bind(shell: &Shell, header: &Header) -> Result<String> {
     ))
 }
 
-/// The name of every error code, as a function from code to name.
+/// The name of every error code and what it says in words, as functions from the code.
 fn error_names(header: &Header, bindings: &str) -> Result<String> {
     let names: BTreeSet<&str> = bindings
         .split("pub const ")
@@ -140,17 +140,43 @@ fn error_names(header: &Header, bindings: &str) -> Result<String> {
     ensure!(names.len() > 50, "the header has hardly any error code");
     let mut text = format!(
         "// From the cuda.h of CUDA {}, by `cargo xtask bindgen`; do not edit.\n\n\
-         use crate::bindings::CUresult;\n\n\
-         /// The C name of an error code that was known when this was generated.\n\
-         pub(crate) fn error_name(code: CUresult) -> Option<&'static str> {{\n\
-         Some(match code {{\n",
+         use crate::bindings::CUresult;\n",
         header.cuda
     );
-    for name in names {
-        writeln!(text, "CUresult::{name} => {name:?},")?;
+    let as_is: fn(&str) -> String = str::to_owned;
+    let functions = [
+        (
+            "error_name",
+            "The C name of an error code that was known when this was generated.",
+            as_is,
+        ),
+        (
+            "error_description",
+            "What the name of such an error code says.",
+            in_words,
+        ),
+    ];
+    for (function, about, of_name) in functions {
+        write!(
+            text,
+            "\n/// {about}\n\
+             pub(crate) fn {function}(code: CUresult) -> Option<&'static str> {{\n\
+             Some(match code {{\n"
+        )?;
+        for name in &names {
+            writeln!(text, "CUresult::{name} => {:?},", of_name(name))?;
+        }
+        text.push_str("_ => return None,\n})\n}\n");
     }
-    text.push_str("_ => return None,\n})\n}\n");
     Ok(text)
+}
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`: out of memory.
+fn in_words(name: &str) -> String {
+    let words = name
+        .trim_start_matches("CUDA_ERROR_")
+        .trim_start_matches("CUDA_");
+    words.to_lowercase().replace('_', " ")
 }
 
 /// The exported names that `table.rs` binds.
