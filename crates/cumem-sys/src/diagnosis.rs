@@ -5,9 +5,10 @@ use core::fmt;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use crate::driver::{Examined, Search};
+use crate::examined::Examined;
 use crate::library::{Library, file_at};
 use crate::load_error::{Attempt, DRIVER_PATH_VARIABLE, LoadError};
+use crate::search::Search;
 use crate::table::{Source, Symbol, Table};
 use crate::version::Version;
 

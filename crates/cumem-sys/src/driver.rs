@@ -12,17 +12,20 @@ mod stream;
 mod virtual_memory;
 
 use core::any::Any;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::bindings::{CUdriverProcAddressQueryResult, CUresult};
 use crate::error::CuError;
+use crate::examined::Examined;
 use crate::fork;
 use crate::global;
-use crate::library::{Candidate, Library};
-use crate::load_error::{Attempt, DRIVER_PATH_VARIABLE, LoadError, OLDEST_DRIVER};
+#[cfg(feature = "linked")]
+use crate::library::Library;
+use crate::load_error::LoadError;
+use crate::search::Search;
 use crate::table::{Resolve, Source, Symbol, Table};
 use crate::version::Version;
 
@@ -254,154 +257,4 @@ impl fmt::Debug for Driver {
             Version(self.driver_version())
         )
     }
-}
-
-/// Which libraries to try.
-pub(crate) struct Search {
-    pub(crate) candidates: Vec<Candidate>,
-    named: Option<Named>,
-}
-
-/// Who named the one library.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
-    Program,
-    Environment,
-}
-
-impl Search {
-    #[cfg_attr(
-        feature = "linked",
-        allow(dead_code, reason = "the linker has found it")
-    )]
-    pub(crate) fn from_environment() -> Self {
-        match std::env::var_os(DRIVER_PATH_VARIABLE) {
-            Some(path) if !path.is_empty() => Self {
-                candidates: vec![Candidate::named(path.as_ref())],
-                named: Some(Named::Environment),
-            },
-            _ => Self {
-                candidates: Candidate::defaults(),
-                named: None,
-            },
-        }
-    }
-
-    pub(crate) fn named(path: &Path) -> Self {
-        Self {
-            candidates: vec![Candidate::named(path)],
-            named: Some(Named::Program),
-        }
-    }
-
-    /// Whether the environment variable chose the library.
-    pub(crate) fn is_from_environment(&self) -> bool {
-        self.named == Some(Named::Environment)
-    }
-
-    /// What `then` makes of the first library that opens and is no stub.
-    pub(crate) fn first<T>(
-        &self,
-        mut then: impl FnMut(Library) -> Result<T, LoadError>,
-    ) -> Result<T, LoadError> {
-        let mut attempts: Vec<Attempt> = Vec::new();
-        for candidate in &self.candidates {
-            match candidate.open().map(&mut then) {
-                Ok(Err(LoadError::Stub { attempts: stub, .. })) => attempts.extend(stub),
-                Ok(result) => return result,
-                Err(attempt) => attempts.push(attempt),
-            }
-        }
-        Err(self.failure(attempts))
-    }
-
-    /// The error when nothing of what was tried can be used.
-    pub(crate) fn failure(&self, mut attempts: Vec<Attempt>) -> LoadError {
-        if let Some(stub) = attempts.iter().find(|attempt| attempt.is_stub()) {
-            return LoadError::Stub {
-                library: stub.candidate().to_owned(),
-                attempts,
-            };
-        }
-        match (self.named, attempts.pop()) {
-            (Some(named), Some(attempt)) => LoadError::CannotOpen {
-                attempt,
-                from_environment: named == Named::Environment,
-            },
-            (_, last) => {
-                attempts.extend(last);
-                LoadError::NotFound { attempts }
-            }
-        }
-    }
-}
-
-/// A library whose symbols were looked up and found to be those of a driver that this crate works
-/// with. Nothing but `cuDriverGetVersion` was called.
-pub(crate) struct Examined {
-    pub(crate) table: Table,
-    pub(crate) library: String,
-}
-
-impl Examined {
-    pub(crate) fn of(library: Library) -> Result<Self, LoadError> {
-        // SAFETY: the library is one that the loader's path, or the user, says is the CUDA driver: it
-        // exports the driver's functions under the driver's names.
-        let table = unsafe { Table::resolve(&library) };
-        Self::new(table, library.file)
-    }
-
-    pub(crate) fn new(mut table: Table, library: String) -> Result<Self, LoadError> {
-        let version = match ask_version(&mut table) {
-            Err(error) if error.code() == CUresult::CUDA_ERROR_STUB_LIBRARY => {
-                return Err(LoadError::stub(library));
-            }
-            // In a forked child even this can fail; `cuInit` will say why.
-            answer => answer.ok(),
-        };
-        if let Some(version) = version.filter(|version| *version < OLDEST_DRIVER) {
-            return Err(LoadError::TooOld { library, version });
-        }
-        if let Some(symbol) = table.first_missing() {
-            return Err(LoadError::MissingSymbol {
-                library,
-                symbol,
-                version,
-            });
-        }
-        Ok(Self { table, library })
-    }
-
-    /// Calls `cuInit`.
-    pub(crate) fn init(self) -> Result<Self, LoadError> {
-        let Self { mut table, library } = self;
-        fork::watch();
-        // SAFETY: any thread may initialise the driver, any number of times; flags must be 0.
-        let answer = unsafe { table.cuInit(0) };
-        // Known before `cuInit` wherever a driver can answer it then.
-        let known = match table.version() {
-            0 => ask_version(&mut table),
-            version => Ok(version),
-        };
-        if let Err(error) = answer {
-            return Err(LoadError::from_init(library, known.ok(), error));
-        }
-        match known {
-            Ok(version) if version < OLDEST_DRIVER => Err(LoadError::TooOld { library, version }),
-            Ok(_) => Ok(Self { table, library }),
-            Err(error) => Err(LoadError::Init {
-                library,
-                version: None,
-                error,
-            }),
-        }
-    }
-}
-
-fn ask_version(table: &mut Table) -> Result<c_int, CuError> {
-    let mut version: c_int = 0;
-    // SAFETY: the call writes one integer, and is allowed before `cuInit`.
-    unsafe { table.cuDriverGetVersion(&mut version) }?;
-    table.set_version(version);
-    Ok(version)
 }

@@ -40,11 +40,13 @@ mod diagnosis;
 mod driver;
 mod error;
 mod error_names;
+mod examined;
 mod fork;
 mod global;
 mod library;
 mod load_error;
 mod location;
+mod search;
 mod table;
 mod version;
 
