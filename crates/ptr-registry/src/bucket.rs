@@ -1,4 +1,4 @@
-//! One bucket: a cache line of keys with their overflow count, and the values of those keys.
+//! One bucket: a cache line of keys with their signpost, and the values of those keys.
 //!
 //! A slot is its key, and the key says which state the slot is in:
 //!
@@ -13,11 +13,12 @@
 use core::ptr::{self, NonNull};
 
 use crate::cell::Cell;
-use crate::probe;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::route::Route;
+use crate::signpost::Signpost;
+use crate::sync::{AtomicPtr, Ordering};
 use crate::value::Value;
 
-/// Slots in a bucket: with the overflow count they fill a cache line of 64 bytes.
+/// Slots in a bucket: with the signpost they fill a cache line of 64 bytes.
 pub(crate) const SLOTS: usize = 64 / size_of::<usize>() - 1;
 
 /// The key of a slot that one thread holds. No allocation contains this address.
@@ -26,9 +27,8 @@ pub(crate) const BUSY: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 /// A bucket.
 #[repr(C, align(64))]
 pub(crate) struct Bucket<V: Value> {
-    /// How many registrations, live or in progress, went past this bucket because they saw no
-    /// empty slot in it.
-    overflow: AtomicUsize,
+    /// Where the keys are that found no empty slot here.
+    pub(crate) signpost: Signpost,
     keys: [AtomicPtr<u8>; SLOTS],
     cells: [Cell<V::Words>; SLOTS],
 }
@@ -39,7 +39,7 @@ impl<V: Value> Bucket<V> {
         reason = "only ever an initial value"
     )]
     pub(crate) const EMPTY: Self = Self {
-        overflow: AtomicUsize::new(0),
+        signpost: Signpost::new(),
         keys: [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS],
         cells: [const { Cell::EMPTY }; SLOTS],
     };
@@ -55,30 +55,41 @@ impl<V: Value> Bucket<V> {
 
     /// Empty to BUSY: the slot that the caller now holds.
     #[inline]
-    pub(crate) fn take_empty(&self) -> Option<usize> {
-        self.keys.iter().position(|key| {
-            key.load(Ordering::Relaxed).is_null()
-                // Acquire pairs with the Release in `clear`: the last holder has read the value.
-                && key
-                    .compare_exchange(
-                        ptr::null_mut(),
-                        BUSY,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok()
-        })
+    pub(crate) fn take_empty(&self, route: Route) -> Option<usize> {
+        let first = route.slot(SLOTS);
+        if self.try_take_empty(first) {
+            return Some(first);
+        }
+        (0..SLOTS).find(|slot| self.try_take_empty(*slot))
+    }
+
+    #[inline]
+    fn try_take_empty(&self, slot: usize) -> bool {
+        let key = &self.keys[slot];
+        // Relaxed: the compare-exchange decides.
+        key.load(Ordering::Relaxed).is_null()
+            // Acquire pairs with the Release in `clear`: the last holder has read the value.
+            && key
+                .compare_exchange(ptr::null_mut(), BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
     #[inline]
-    pub(crate) fn take_live(&self, key: *mut u8) -> Option<(usize, NonNull<u8>)> {
-        self.keys.iter().enumerate().find_map(|(slot, stored)| {
-            if stored.load(Ordering::Relaxed) != key {
-                return None;
-            }
-            self.take_slot(slot, key).map(|stored| (slot, stored))
-        })
+    pub(crate) fn take_live(&self, key: *mut u8, route: Route) -> Option<(usize, NonNull<u8>)> {
+        let first = route.slot(SLOTS);
+        if let Some(stored) = self.try_take_live(first, key) {
+            return Some((first, stored));
+        }
+        (0..SLOTS).find_map(|slot| Some((slot, self.try_take_live(slot, key)?)))
+    }
+
+    #[inline]
+    fn try_take_live(&self, slot: usize, key: *mut u8) -> Option<NonNull<u8>> {
+        // Relaxed: the compare-exchange decides.
+        (self.keys[slot].load(Ordering::Relaxed) == key)
+            .then(|| self.take_slot(slot, key))
+            .flatten()
     }
 
     /// Live to BUSY for a slot whose key was just read.
@@ -159,12 +170,22 @@ impl<V: Value> Bucket<V> {
             .count()
     }
 
-    /// The slot where `key` is live.
+    /// The value of `key`, if it is live here.
     #[inline]
-    pub(crate) fn find(&self, key: *mut u8) -> Option<usize> {
-        self.keys
-            .iter()
-            .position(|stored| stored.load(Ordering::Relaxed) == key)
+    pub(crate) fn get_key(&self, key: *mut u8, route: Route) -> Option<V> {
+        let first = route.slot(SLOTS);
+        self.get_key_at(first, key)
+            .or_else(|| (0..SLOTS).find_map(|slot| self.get_key_at(slot, key)))
+    }
+
+    #[inline]
+    fn get_key_at(&self, slot: usize, key: *mut u8) -> Option<V> {
+        // Relaxed: `get` reads the key again.
+        if self.keys[slot].load(Ordering::Relaxed) != key {
+            return None;
+        }
+        let (found, value) = self.get(slot)?;
+        (found.as_ptr() == key).then_some(value)
     }
 
     /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
@@ -181,43 +202,10 @@ impl<V: Value> Bucket<V> {
             }
         }
     }
-
-    /// Counts a registration that goes past this bucket.
-    #[inline]
-    pub(crate) fn pass(&self) {
-        // Relaxed: a search for the key comes after this add by happens-before, so coherence alone
-        // forbids it to read an older count.
-        self.overflow.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes back a `pass`, after the key is gone.
-    #[inline]
-    pub(crate) fn unpass(&self) {
-        // Release pairs with the Acquire in `passed`: who sees the count without this key also
-        // sees the slot without it.
-        self.overflow.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Whether a key whose search comes through here may be further on.
-    #[inline]
-    pub(crate) fn passed(&self) -> bool {
-        // Acquire pairs with the Release in `unpass`.
-        self.overflow.load(Ordering::Acquire) != 0
-    }
 }
 
 /// The key, if it is a caller's pointer.
 #[inline]
 fn live(key: *mut u8) -> Option<NonNull<u8>> {
     NonNull::new(key).filter(|key| key.as_ptr() != BUSY)
-}
-
-/// Takes back one `pass` in each bucket from `home` up to the one before `end`.
-#[inline]
-pub(crate) fn unpass<V: Value>(buckets: &[Bucket<V>], home: usize, end: usize) {
-    let mut at = home;
-    while at != end {
-        buckets[at].unpass();
-        at = probe::after(at, buckets.len());
-    }
 }

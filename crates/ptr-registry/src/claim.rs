@@ -4,8 +4,8 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use crate::bucket::{Bucket, unpass};
-use crate::probe;
+use crate::bucket::Bucket;
+use crate::table::{Place, Table};
 use crate::value::Value;
 
 /// A registered pointer that one caller holds: nobody else finds it, and its slot is kept.
@@ -19,27 +19,21 @@ use crate::value::Value;
 /// `remove`.
 #[must_use = "a claim that is dropped puts the pointer back"]
 pub struct Claim<'a, V: Value> {
-    buckets: &'a [Bucket<V>],
-    at: usize,
-    slot: usize,
+    table: Table<'a, V>,
+    place: Place,
     key: NonNull<u8>,
 }
 
 impl<'a, V: Value> Claim<'a, V> {
-    /// For the thread that took `key` from the live state.
+    /// For the thread that took `key` at `place` from the live state.
     #[inline]
-    pub(crate) fn new(buckets: &'a [Bucket<V>], at: usize, slot: usize, key: NonNull<u8>) -> Self {
-        Self {
-            buckets,
-            at,
-            slot,
-            key,
-        }
+    pub(crate) fn new(table: Table<'a, V>, place: Place, key: NonNull<u8>) -> Self {
+        Self { table, place, key }
     }
 
     #[inline]
     fn bucket(&self) -> &'a Bucket<V> {
-        &self.buckets[self.at]
+        &self.table.buckets[self.place.bucket]
     }
 
     /// The pointer as it was registered.
@@ -53,7 +47,7 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     #[must_use]
     pub fn value(&self) -> V {
-        self.bucket().value(self.slot)
+        self.bucket().value(self.place.slot)
     }
 
     /// Ends the registration: the slot is empty, the value is the caller's.
@@ -61,10 +55,9 @@ impl<'a, V: Value> Claim<'a, V> {
     pub fn remove(self) -> V {
         let this = ManuallyDrop::new(self);
         let value = this.value();
-        this.bucket().clear(this.slot);
-        // Only now: a count that misses a key that is still there would hide it from a search.
-        let home = probe::home(this.key.as_ptr(), this.buckets.len());
-        unpass(this.buckets, home, this.at);
+        this.bucket().clear(this.place.slot);
+        // Only now: without its directions, a key that is still there would be lost.
+        this.table.forget_way(this.key.as_ptr(), this.place.bucket);
         value
     }
 
@@ -78,14 +71,15 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     pub fn restore_with(self, value: V) {
         let this = ManuallyDrop::new(self);
-        this.bucket().publish(this.slot, this.key.as_ptr(), value);
+        this.bucket()
+            .publish(this.place.slot, this.key.as_ptr(), value);
     }
 }
 
 impl<V: Value> Drop for Claim<'_, V> {
     #[inline]
     fn drop(&mut self) {
-        self.bucket().restore(self.slot, self.key.as_ptr());
+        self.bucket().restore(self.place.slot, self.key.as_ptr());
     }
 }
 

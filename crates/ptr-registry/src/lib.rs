@@ -7,9 +7,11 @@ mod cell;
 mod claim;
 mod error;
 mod iter;
-mod probe;
 mod registry;
+mod route;
+mod signpost;
 mod sync;
+mod table;
 mod value;
 
 pub use cell::Words;
@@ -21,3 +23,6 @@ pub use value::Value;
 
 /// Slots in a bucket: with the bucket's overflow count they fill one cache line.
 pub const SLOTS_PER_BUCKET: usize = bucket::SLOTS;
+
+/// The most slots that one registry can have.
+pub const MAX_CAPACITY: usize = signpost::MAX_SLOTS;
