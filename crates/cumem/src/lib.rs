@@ -43,3 +43,7 @@ pub use cumem_sys as sys;
 #[cfg(feature = "unified")]
 pub use cumem_unified::{Unified, UnifiedBackend};
 pub use defaults::*;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
