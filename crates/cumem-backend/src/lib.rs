@@ -54,7 +54,7 @@ pub use allocation::{Allocation, TryReleaseError};
 pub use backend::{Backend, DEFAULT_BUCKETS, DEFAULT_CAPACITY};
 pub use context::ContextPolicy;
 pub use error::{AllocError, AllocFailure, ReleaseError};
-pub use kind::{HostAccess, MemoryKind, Target};
+pub use kind::{HostAccess, MemoryKind, StreamOrderedKind, Target};
 pub use live::{LeakReport, LiveAllocation};
 pub use memory_backend::MemoryBackend;
 pub use pointer::{from_device_ptr, to_device_ptr};

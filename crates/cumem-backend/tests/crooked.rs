@@ -10,7 +10,7 @@ use cumem_backend::{
     AllocFailure, Backend, HostAccess, MemoryBackend, MemoryKind, Target, buckets_for,
 };
 use cumem_sim::Sim;
-use cumem_sys::{CuError, Driver};
+use cumem_sys::{CUstream, CuError, Driver};
 
 const BUCKETS: usize = buckets_for(64);
 
@@ -45,7 +45,12 @@ unsafe impl MemoryKind for Crooked {
         Ok(block)
     }
 
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError> {
+    unsafe fn release(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+        _: CUstream,
+    ) -> Result<(), CuError> {
         if REFUSE_FREES.load(Ordering::SeqCst) {
             return Err(driver.device_get(-1).unwrap_err());
         }
@@ -105,7 +110,7 @@ unsafe impl MemoryKind for Null {
         Ok(ptr::null_mut())
     }
 
-    unsafe fn release(&self, _: &Driver, _: NonNull<u8>) -> Result<(), CuError> {
+    unsafe fn release(&self, _: &Driver, _: NonNull<u8>, _: CUstream) -> Result<(), CuError> {
         panic!("nothing was ever allocated");
     }
 }

@@ -21,7 +21,7 @@
 use core::ptr::NonNull;
 
 use cumem_backend::{Backend, DEFAULT_BUCKETS, HostAccess, MemoryKind, Target};
-use cumem_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CuError, Driver};
+use cumem_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUstream, CuError, Driver};
 
 /// Page-locked host memory, usable from every context and mapped into the device's addresses.
 ///
@@ -50,7 +50,12 @@ unsafe impl MemoryKind for Pinned {
             .map(|ptr| ptr.cast())
     }
 
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError> {
+    unsafe fn release(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+        _: CUstream,
+    ) -> Result<(), CuError> {
         // SAFETY: the caller promises that `base` came from `allocate` and is unused.
         unsafe { driver.mem_free_host(base.as_ptr().cast()) }
     }

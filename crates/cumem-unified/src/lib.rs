@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 use cumem_backend::{
     Backend, DEFAULT_BUCKETS, HostAccess, MemoryKind, Target, from_device_ptr, to_device_ptr,
 };
-use cumem_sys::{CUmemAttach_flags, CuError, Driver};
+use cumem_sys::{CUmemAttach_flags, CUstream, CuError, Driver};
 
 /// Memory with one address for the host and all devices, attached globally: any stream on any
 /// device may use it.
@@ -47,7 +47,12 @@ unsafe impl MemoryKind for Unified {
             .map(from_device_ptr)
     }
 
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError> {
+    unsafe fn release(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+        _: CUstream,
+    ) -> Result<(), CuError> {
         // SAFETY: the caller promises that `base` came from `allocate` and is unused.
         unsafe { driver.mem_free(to_device_ptr(base.as_ptr())) }
     }
