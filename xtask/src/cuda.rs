@@ -68,17 +68,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// The CI stage: runs the bundle if this machine has a usable driver.
 pub(crate) fn run_here(shell: &Shell) -> Result<Outcome> {
-    let bundle = workspace::root()?.join("target/cuda-bundle");
-    pack(shell, &bundle)?;
     // The tour's exit code 2 means that there is no driver to use; it has said why.
-    let tour = Command::new(bundle.join("tour"))
+    let tour = Command::new(build(shell, &PROGRAMS[0])?)
         .args(["--driver", "real"])
         .output()?;
     if tour.status.code() == Some(2) {
         let why = String::from_utf8_lossy(&tour.stderr);
-        let why = why.lines().next().unwrap_or("no driver").to_owned();
-        return Ok(Outcome::Skipped(why));
+        let why = why.lines().next().unwrap_or("no driver");
+        let why = why
+            .trim_start_matches("error: ")
+            .trim_end_matches(" Tried:");
+        return Ok(Outcome::Skipped(why.to_owned()));
     }
+    let bundle = workspace::root()?.join("target/cuda-bundle");
+    pack(shell, &bundle)?;
     let runner = bundle.join(RUNNER);
     cmd!(shell, "{runner}").run()?;
     Ok(Outcome::Passed)

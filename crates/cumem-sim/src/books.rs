@@ -59,10 +59,24 @@ pub struct Live {
     pub context: u64,
 }
 
+/// Why a free was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// It had been freed already. An address that has been handed out again since is live, so its
+    /// double free can't be told from a right one.
+    DoubleFree,
+    /// It is live, and of a kind that another entry point frees, or the pointer is inside it.
+    WrongEntry,
+    /// It was never the start of any allocation.
+    Unknown,
+}
+
 /// A free that was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct BadFree {
+pub struct RefusedFree {
+    /// Why.
+    pub why: Refusal,
     /// The pointer that was to be freed.
     pub pointer: u64,
     /// The entry point that was called.
@@ -91,13 +105,16 @@ pub struct Leak {
 pub struct Books {
     /// What is allocated and not freed, by address.
     pub live: Vec<Live>,
-    /// Frees of what had been freed already, in order. An address that has been handed out again
-    /// since is live, so its double free can't be told from a right one.
-    pub double_frees: Vec<BadFree>,
-    /// Frees of live memory through another kind's entry point, in order.
-    pub wrong_frees: Vec<BadFree>,
-    /// Frees of pointers that were never the start of any allocation, in order.
-    pub unknown_frees: Vec<BadFree>,
+    /// Frees of what had been freed already.
+    pub double_frees: u64,
+    /// Frees of live memory through another kind's entry point, or in its middle.
+    pub wrong_entry_frees: u64,
+    /// Frees of pointers that were never the start of any allocation.
+    pub unknown_frees: u64,
+    /// All refused frees, in order.
+    pub refused_frees: Vec<RefusedFree>,
+    /// How many allocations ended with their context, and were never freed.
+    pub ended_with_context: u64,
     /// What destroyed contexts took with them, in order; contexts that held nothing aren't listed.
     pub leaked: Vec<Leak>,
     /// How often each entry point was called, failed calls included; those never called are absent.
@@ -113,13 +130,13 @@ pub struct Books {
 impl Books {
     /// How often an entry point was called.
     #[must_use]
-    pub fn calls(&self, name: &str) -> u64 {
+    pub fn calls_of(&self, name: &str) -> u64 {
         self.calls.get(name).copied().unwrap_or(0)
     }
 
     /// How often an entry point failed.
     #[must_use]
-    pub fn failures(&self, name: &str) -> u64 {
+    pub fn failures_of(&self, name: &str) -> u64 {
         self.failures.get(name).copied().unwrap_or(0)
     }
 
@@ -128,20 +145,23 @@ impl Books {
         self.live.iter().filter(move |live| live.kind == kind)
     }
 
+    /// The bytes that are live, of all kinds.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        self.live.iter().map(|live| live.bytes).sum()
+    }
+
     /// The bytes that are live of one kind.
     #[must_use]
-    pub fn live_bytes(&self, kind: Kind) -> usize {
+    pub fn live_bytes_of(&self, kind: Kind) -> usize {
         self.live_of(kind).map(|live| live.bytes).sum()
     }
 
-    /// Whether nothing is live, no context took memory with it, and no free was refused.
+    /// Whether nothing is live, and no free was refused. What ended with its context is not counted
+    /// against it.
     #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.live.is_empty()
-            && self.leaked.is_empty()
-            && self.double_frees.is_empty()
-            && self.wrong_frees.is_empty()
-            && self.unknown_frees.is_empty()
+    pub fn are_clean(&self) -> bool {
+        self.live.is_empty() && self.refused_frees.is_empty()
     }
 }
 
@@ -156,15 +176,14 @@ impl fmt::Display for Books {
                 live.pointer, live.bytes, live.kind, live.device
             )?;
         }
-        for (title, list) in [
-            ("double frees", &self.double_frees),
-            ("frees through the wrong entry point", &self.wrong_frees),
-            ("frees of unknown pointers", &self.unknown_frees),
-        ] {
-            writeln!(f, "  {title}: {}", list.len())?;
-            for bad in list {
-                writeln!(f, "    {:#x} by {}", bad.pointer, bad.call)?;
-            }
+        writeln!(
+            f,
+            "  refused frees: {} of what was freed, {} through the wrong entry point, {} of unknown \
+             pointers",
+            self.double_frees, self.wrong_entry_frees, self.unknown_frees
+        )?;
+        for bad in &self.refused_frees {
+            writeln!(f, "    {:#x} by {}", bad.pointer, bad.call)?;
         }
         writeln!(f, "  lost with their context: {}", self.leaked.len())?;
         for leak in &self.leaked {
@@ -178,7 +197,7 @@ impl fmt::Display for Books {
         writeln!(f, "  calls hit by a fault: {}", self.faults)?;
         writeln!(f, "  calls (failed):")?;
         for (name, count) in &self.calls {
-            writeln!(f, "    {name}: {count} ({})", self.failures(name))?;
+            writeln!(f, "    {name}: {count} ({})", self.failures_of(name))?;
         }
         Ok(())
     }
@@ -249,9 +268,7 @@ impl Counters {
 pub(crate) struct History {
     /// What was last at an address where nothing is now.
     pub(crate) freed: HashMap<u64, Kind>,
-    pub(crate) double_frees: Vec<BadFree>,
-    pub(crate) wrong_frees: Vec<BadFree>,
-    pub(crate) unknown_frees: Vec<BadFree>,
+    pub(crate) refused: Vec<RefusedFree>,
     pub(crate) leaked: Vec<Leak>,
 }
 
@@ -259,12 +276,13 @@ impl History {
     /// Notes a free of an address where nothing begins that this call could free.
     pub(crate) fn refused(&mut self, pointer: u64, call: Call, live: Option<Kind>) {
         let call = call.entry().name;
-        let (list, kind) = match (live, self.freed.get(&pointer)) {
-            (Some(kind), _) => (&mut self.wrong_frees, Some(kind)),
-            (None, Some(&kind)) => (&mut self.double_frees, Some(kind)),
-            (None, None) => (&mut self.unknown_frees, None),
+        let (why, kind) = match (live, self.freed.get(&pointer)) {
+            (Some(kind), _) => (Refusal::WrongEntry, Some(kind)),
+            (None, Some(&kind)) => (Refusal::DoubleFree, Some(kind)),
+            (None, None) => (Refusal::Unknown, None),
         };
-        list.push(BadFree {
+        self.refused.push(RefusedFree {
+            why,
             pointer,
             call,
             kind,
@@ -272,9 +290,12 @@ impl History {
     }
 
     pub(crate) fn fill(&self, books: &mut Books) {
-        books.double_frees.clone_from(&self.double_frees);
-        books.wrong_frees.clone_from(&self.wrong_frees);
-        books.unknown_frees.clone_from(&self.unknown_frees);
+        let count = |why| self.refused.iter().filter(|one| one.why == why).count() as u64;
+        books.double_frees = count(Refusal::DoubleFree);
+        books.wrong_entry_frees = count(Refusal::WrongEntry);
+        books.unknown_frees = count(Refusal::Unknown);
+        books.refused_frees.clone_from(&self.refused);
         books.leaked.clone_from(&self.leaked);
+        books.ended_with_context = self.leaked.iter().map(|leak| leak.count as u64).sum();
     }
 }

@@ -12,7 +12,7 @@ use crate::table::{Call, ENTRIES, EntryKind};
 
 const GIB: usize = 1 << 30;
 
-/// How a simulated driver behaves; filled in by [`Builder`] or from the environment.
+/// How a simulated driver behaves; filled in by [`SimBuilder`] or from the environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) devices: c_int,
@@ -92,11 +92,11 @@ fn entry_point(name: &str) -> Result<Call, String> {
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder makes nothing before `build`"]
-pub struct Builder {
+pub struct SimBuilder {
     config: Config,
 }
 
-impl Builder {
+impl SimBuilder {
     pub(crate) fn new() -> Self {
         Self::default()
     }

@@ -19,7 +19,7 @@ use crate::table::Call;
 ///
 /// let sim = Sim::new();
 /// let driver = sim.driver()?;
-/// sim.fail(Fault::nth("cuDeviceGetCount", 2, CUresult::CUDA_ERROR_UNKNOWN));
+/// sim.inject(Fault::nth("cuDeviceGetCount", 2, CUresult::CUDA_ERROR_UNKNOWN));
 /// assert!(driver.device_get_count().is_ok());
 /// assert_eq!(driver.device_get_count().unwrap_err().code(), CUresult::CUDA_ERROR_UNKNOWN);
 /// assert!(driver.device_get_count().is_ok());
@@ -72,6 +72,22 @@ impl Fault {
         }
     }
 
+    /// The next call fails.
+    ///
+    /// # Panics
+    /// If there is no such entry point.
+    pub fn once(call: &str, code: CUresult) -> Self {
+        Self::nth(call, 1, code)
+    }
+
+    /// The next `count` calls fail.
+    ///
+    /// # Panics
+    /// If there is no such entry point.
+    pub fn times(call: &str, count: u64, code: CUresult) -> Self {
+        Self::always(call, code).limited_to(count)
+    }
+
     /// The `n`-th call from now fails, counted from 1; calls before and after it don't.
     ///
     /// `call` is the exact name of an entry point, such as `cuMemFree_v2`, or `"*"` for any.
@@ -118,10 +134,10 @@ impl Fault {
         Self::new(call, When::From(n), 1, Effect::DestroyContext)
     }
 
-    /// Ends after it has hit `times` calls: `Fault::nth(call, 3, code).times(2)` fails the third and
-    /// the fourth.
-    pub fn times(mut self, times: u64) -> Self {
-        self.remaining = times;
+    /// Ends after it has hit that many calls: `Fault::nth(call, 3, code).limited_to(2)` fails the
+    /// third and the fourth.
+    pub fn limited_to(mut self, count: u64) -> Self {
+        self.remaining = count;
         self
     }
 
@@ -175,7 +191,7 @@ impl Fault {
             _ => return Err(bad()),
         };
         Ok(match times {
-            Some(times) => fault.times(times),
+            Some(times) => fault.limited_to(times),
             None => fault,
         })
     }

@@ -277,9 +277,7 @@ impl Instance {
     pub(crate) fn reset_books(&self) {
         self.counters.reset();
         let mut state = self.state();
-        state.history.double_frees.clear();
-        state.history.wrong_frees.clear();
-        state.history.unknown_frees.clear();
+        state.history.refused.clear();
         state.history.leaked.clear();
     }
 }

@@ -16,16 +16,16 @@
 //!     unsafe { driver.ctx_push_current(context)? };
 //!
 //!     let pointer = driver.mem_alloc_managed(4096, CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL)?;
-//!     assert_eq!(sim.books().live_bytes(Kind::Managed), 4096);
+//!     assert_eq!(sim.books().live_bytes_of(Kind::Managed), 4096);
 //!
 //!     // The next free fails, and the memory stays.
-//!     sim.fail(Fault::nth("cuMemFree_v2", 1, CUresult::CUDA_ERROR_UNKNOWN));
+//!     sim.inject(Fault::nth("cuMemFree_v2", 1, CUresult::CUDA_ERROR_UNKNOWN));
 //!     // SAFETY: it is live, and nothing uses it.
 //!     assert!(unsafe { driver.mem_free(pointer) }.is_err());
 //!     assert_eq!(sim.books().live.len(), 1);
 //!     // SAFETY: as above.
 //!     unsafe { driver.mem_free(pointer)? };
-//!     assert!(sim.books().is_clean());
+//!     assert!(sim.books().are_clean());
 //!     Ok(())
 //! }
 //! ```
@@ -68,8 +68,8 @@ mod stream;
 mod table;
 mod thread_stack;
 
-pub use books::{BadFree, Books, Kind, Leak, Live};
-pub use config::Builder;
+pub use books::{Books, Kind, Leak, Live, Refusal, RefusedFree};
+pub use config::SimBuilder;
 pub use fault::{Fault, FaultId};
 pub use sim::{HeldStreams, Sim};
 #[doc(hidden)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cumem_sys::{CUcontext, Driver, LoadError};
 
 use crate::books::Books;
-use crate::config::{Builder, Config};
+use crate::config::{Config, SimBuilder};
 use crate::fault::{Fault, FaultId};
 use crate::instance::Instance;
 use crate::slots::Lease;
@@ -27,7 +27,7 @@ impl Sim {
     /// One device of 16 GiB, and everything else as on the real driver.
     ///
     /// # Panics
-    /// As [`Builder::build`].
+    /// As [`SimBuilder::build`].
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it takes one of few slots")]
     pub fn new() -> Self {
@@ -35,17 +35,17 @@ impl Sim {
     }
 
     /// Describes a simulated driver.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> SimBuilder {
+        SimBuilder::new()
     }
 
     /// A description from the variables `CUMEM_SIM_*`; [`crate::environment`] documents them.
     ///
     /// # Errors
     /// What is wrong with which variable.
-    pub fn builder_from_environment() -> Result<Builder, String> {
+    pub fn builder_from_environment() -> Result<SimBuilder, String> {
         let config = crate::config::from_environment(&|name| std::env::var(name).ok())?;
-        Ok(Builder::from_config(config))
+        Ok(SimBuilder::from_config(config))
     }
 
     pub(crate) fn with(config: Config) -> Self {
@@ -73,7 +73,7 @@ impl Sim {
         let resolve = |name: &CStr| self.symbol(name);
         // SAFETY: the table compares every signature with the generated declaration; the functions
         // behave as the driver's do, and may be called while the lease lives.
-        unsafe { Driver::from_symbols("the simulated driver", keep_alive, &resolve) }
+        unsafe { Driver::from_symbols("cumem-sim", keep_alive, &resolve) }
     }
 
     /// The function with that exact exported name, legacy names included; null if the driver has
@@ -104,7 +104,7 @@ impl Sim {
     }
 
     /// Adds a fault, which counts calls from now on.
-    pub fn fail(&self, fault: Fault) -> FaultId {
+    pub fn inject(&self, fault: Fault) -> FaultId {
         self.instance().faults().add(fault)
     }
 

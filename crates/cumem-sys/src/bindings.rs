@@ -1,5 +1,7 @@
 // From the cuda.h of CUDA 13.5, by `cargo xtask bindgen`; do not edit.
 
+pub use crate::location::CUmemLocation_st;
+
 pub const CUDA_VERSION: u32 = 13050;
 pub const CU_MEMHOSTALLOC_PORTABLE: u32 = 1;
 pub const CU_MEMHOSTALLOC_DEVICEMAP: u32 = 2;
@@ -829,59 +831,9 @@ impl CUmemAllocationGranularity_flags_enum {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct CUmemAllocationGranularity_flags_enum(pub ::core::ffi::c_uint);
 pub use self::CUmemAllocationGranularity_flags_enum as CUmemAllocationGranularity_flags;
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct CUmemLocation_st {
-    pub type_: CUmemLocationType,
-    pub __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1,
-}
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union CUmemLocation_st__bindgen_ty_1 {
-    pub id: ::core::ffi::c_int,
-    pub localized: CUmemLocation_st__bindgen_ty_1__bindgen_ty_1,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct CUmemLocation_st__bindgen_ty_1__bindgen_ty_1 {
-    pub deviceId: ::core::ffi::c_uchar,
-    pub localityDomainId: ::core::ffi::c_uchar,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemLocation_st__bindgen_ty_1__bindgen_ty_1"]
-        [::core::mem::size_of::<CUmemLocation_st__bindgen_ty_1__bindgen_ty_1>() - 2usize];
-    ["Alignment of CUmemLocation_st__bindgen_ty_1__bindgen_ty_1"]
-        [::core::mem::align_of::<CUmemLocation_st__bindgen_ty_1__bindgen_ty_1>() - 1usize];
-    ["Offset of field: CUmemLocation_st__bindgen_ty_1__bindgen_ty_1::deviceId"]
-        [::core::mem::offset_of!(CUmemLocation_st__bindgen_ty_1__bindgen_ty_1, deviceId) - 0usize];
-    ["Offset of field: CUmemLocation_st__bindgen_ty_1__bindgen_ty_1::localityDomainId"][::core::mem::offset_of!(
-        CUmemLocation_st__bindgen_ty_1__bindgen_ty_1,
-        localityDomainId
-    ) - 1usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemLocation_st__bindgen_ty_1"]
-        [::core::mem::size_of::<CUmemLocation_st__bindgen_ty_1>() - 4usize];
-    ["Alignment of CUmemLocation_st__bindgen_ty_1"]
-        [::core::mem::align_of::<CUmemLocation_st__bindgen_ty_1>() - 4usize];
-    ["Offset of field: CUmemLocation_st__bindgen_ty_1::id"]
-        [::core::mem::offset_of!(CUmemLocation_st__bindgen_ty_1, id) - 0usize];
-    ["Offset of field: CUmemLocation_st__bindgen_ty_1::localized"]
-        [::core::mem::offset_of!(CUmemLocation_st__bindgen_ty_1, localized) - 0usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemLocation_st"][::core::mem::size_of::<CUmemLocation_st>() - 8usize];
-    ["Alignment of CUmemLocation_st"][::core::mem::align_of::<CUmemLocation_st>() - 4usize];
-    ["Offset of field: CUmemLocation_st::type_"]
-        [::core::mem::offset_of!(CUmemLocation_st, type_) - 0usize];
-};
 pub type CUmemLocation_v1 = CUmemLocation_st;
 pub type CUmemLocation = CUmemLocation_v1;
 #[repr(C)]
-#[derive(Copy, Clone)]
 pub struct CUmemAllocationProp_st {
     pub type_: CUmemAllocationType,
     pub requestedHandleTypes: CUmemAllocationHandleType,
@@ -933,7 +885,6 @@ const _: () = {
 pub type CUmemAllocationProp_v1 = CUmemAllocationProp_st;
 pub type CUmemAllocationProp = CUmemAllocationProp_v1;
 #[repr(C)]
-#[derive(Copy, Clone)]
 pub struct CUmemAccessDesc_st {
     pub location: CUmemLocation,
     pub flags: CUmemAccess_flags,
@@ -984,7 +935,6 @@ impl CUmemPool_attribute_enum {
 pub struct CUmemPool_attribute_enum(pub ::core::ffi::c_uint);
 pub use self::CUmemPool_attribute_enum as CUmemPool_attribute;
 #[repr(C)]
-#[derive(Copy, Clone)]
 pub struct CUmemPoolProps_st {
     pub allocType: CUmemAllocationType,
     pub handleTypes: CUmemAllocationHandleType,

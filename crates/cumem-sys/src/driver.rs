@@ -12,18 +12,22 @@ mod stream;
 mod virtual_memory;
 
 use core::any::Any;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::fmt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::bindings::CUresult;
+use crate::bindings::{CUdriverProcAddressQueryResult, CUresult};
 use crate::error::CuError;
+use crate::examined::Examined;
 use crate::fork;
-use crate::load::{
-    Attempt, Candidate, DRIVER_PATH_VARIABLE, Library, LoadError, OLDEST_DRIVER, Version,
-};
-use crate::table::{SYMBOLS, Symbol, Table};
+use crate::global;
+#[cfg(feature = "linked")]
+use crate::library::Library;
+use crate::load_error::LoadError;
+use crate::search::Search;
+use crate::table::{Resolve, Source, Symbol, Table};
+use crate::version::Version;
 
 /// A CUDA driver: its library found, its entry points resolved by their exact names, and `cuInit`
 /// done.
@@ -44,7 +48,6 @@ pub struct Driver {
 struct Shared {
     table: Table,
     label: String,
-    version: i32,
     /// What must outlive the entry points, for a driver that is part of the program.
     _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -52,12 +55,14 @@ struct Shared {
 impl Driver {
     /// Finds, loads and initialises the driver.
     ///
-    /// The environment variable `CUMEM_DRIVER_PATH`, when set, names the one library to use.
-    /// Otherwise: on Linux `libcuda.so.1` if the process has it open already, `libcuda.so.1` on the
-    /// loader's path, the one in WSL's folder, `libcuda.so`; on Windows `nvcuda.dll`. A stub library
-    /// is passed over.
+    /// The environment variable `CUMEM_DRIVER_PATH`, when set and not empty, names the one library
+    /// to use. Otherwise: on Linux `libcuda.so.1` if the process has it open already, `libcuda.so.1`
+    /// on the loader's path, the one in WSL's folder, `libcuda.so`; on Windows `nvcuda.dll` from the
+    /// system's folder. A stub library is passed over. With the feature `linked`, the library that
+    /// the linker bound, and the variable is not read.
     ///
     /// Loading again is cheap and harmless; [`global`](Self::global) does it once for the process.
+    /// Any thread may call it.
     ///
     /// # Errors
     /// [`LoadError`] says what was tried, what is wrong, and what to do.
@@ -66,30 +71,40 @@ impl Driver {
             if #[cfg(feature = "linked")] {
                 Self::linked()
             } else {
-                match std::env::var_os(DRIVER_PATH_VARIABLE) {
-                    Some(path) if !path.is_empty() => Self::load_from(path),
-                    _ => Self::load_first(&Candidate::defaults()),
-                }
+                Self::load_first(&Search::from_environment())
             }
         }
     }
 
-    /// Loads and initialises the driver in the library at `path`, and no other.
+    /// Loads and initialises the driver in the library at `path`, and no other. A name without a
+    /// folder is looked for on the loader's path, not in the current folder.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
     pub fn load_from(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        Self::load_first(&[Candidate::at(path.as_ref())])
+        Self::load_first(&Search::named(path.as_ref()))
     }
 
-    /// The process-wide driver, loaded by the first call; concurrent first calls wait for one
-    /// loading. Its failure is kept too: a process that had no driver has none until it ends.
+    /// The process-wide driver: what [`load`](Self::load) finds in the first call. Concurrent first
+    /// calls wait for one loading.
+    ///
+    /// A failure is kept too, so that asking for a driver that isn't there stays cheap. It does not
+    /// stand in the way of [`load_from`](Self::load_from), nor of [`set_global`](Self::set_global).
     ///
     /// # Errors
     /// As for [`load`](Self::load).
+    #[inline]
     pub fn global() -> Result<&'static Self, &'static LoadError> {
-        static GLOBAL: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
-        GLOBAL.get_or_init(Self::load).as_ref()
+        global::get()
+    }
+
+    /// Makes this the process-wide driver, if there is none yet; also after [`global`](Self::global)
+    /// failed.
+    ///
+    /// # Errors
+    /// There is one already, which stays: the driver that was to be set comes back.
+    pub fn set_global(self) -> Result<&'static Self, Self> {
+        global::set(self)
     }
 
     /// A driver whose entry points the program itself provides, such as a simulated one.
@@ -111,67 +126,39 @@ impl Driver {
         keep_alive: Arc<dyn Any + Send + Sync>,
         resolve: &dyn Fn(&CStr) -> *mut c_void,
     ) -> Result<Self, LoadError> {
-        // SAFETY: the caller's promise.
-        let table = unsafe { Table::resolve(resolve) };
-        Self::initialise(table, label.to_owned(), Some(keep_alive))
-    }
+        struct Provided<'a>(&'a dyn Fn(&CStr) -> *mut c_void);
 
-    fn load_first(candidates: &[Candidate]) -> Result<Self, LoadError> {
-        let mut attempts: Vec<Attempt> = Vec::new();
-        for candidate in candidates {
-            match candidate.open().map(Self::from_library) {
-                Ok(Err(LoadError::Stub { attempts: stub, .. })) => attempts.extend(stub),
-                Ok(result) => return result,
-                Err(attempt) => attempts.push(attempt),
+        impl Resolve for Provided<'_> {
+            fn exported(&self, symbol: &Symbol) -> *mut c_void {
+                self.0(symbol.exported_name())
             }
         }
-        match attempts.iter().find(|attempt| attempt.stub) {
-            Some(stub) => Err(LoadError::Stub {
-                library: stub.candidate.clone(),
-                attempts,
-            }),
-            None => Err(LoadError::NotFound { attempts }),
-        }
+
+        // SAFETY: the caller's promise.
+        let table = unsafe { Table::resolve(&Provided(resolve)) };
+        Self::initialise(Examined::new(table, label.to_owned())?, Some(keep_alive))
     }
 
-    fn from_library(library: Library) -> Result<Self, LoadError> {
-        // SAFETY: the library exports the driver's functions under the driver's names, or it is
-        // none of the files that the loader's path, or the user, says is the CUDA driver.
-        let table = unsafe { Table::resolve(&|name| library.symbol(name)) };
-        Self::initialise(table, library.keep(), None)
+    fn load_first(search: &Search) -> Result<Self, LoadError> {
+        search.first(|library| Self::initialise(Examined::of(library)?, None))
     }
 
     #[cfg(feature = "linked")]
     fn linked() -> Result<Self, LoadError> {
-        Self::initialise(Ok(Table::linked()), "the linked library".to_owned(), None)
+        let library = Library::linked();
+        let table = Table::linked(&library);
+        Self::initialise(Examined::new(table, library.file)?, None)
     }
 
     fn initialise(
-        table: Result<Table, &'static Symbol>,
-        library: String,
+        examined: Examined,
         keep_alive: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<Self, LoadError> {
-        let table = match table {
-            Ok(table) => table,
-            Err(symbol) => return Err(LoadError::MissingSymbol { library, symbol }),
-        };
-        let mut version: c_int = 0;
-        // SAFETY: the call writes one integer, and is allowed before `cuInit`.
-        let versioned = unsafe { table.cuDriverGetVersion(&mut version) };
-        // SAFETY: any thread may initialise the driver, any number of times; flags must be 0.
-        if let Err(error) = unsafe { table.cuInit(0) } {
-            let version = versioned.is_ok().then_some(version);
-            return Err(LoadError::from_init(library, version, error));
-        }
-        if version < OLDEST_DRIVER {
-            return Err(LoadError::TooOld { library, version });
-        }
-        fork::watch();
+        let Examined { table, library } = examined.init()?;
         Ok(Self {
             shared: Arc::new(Shared {
                 table,
                 label: library,
-                version,
                 _keep_alive: keep_alive,
             }),
         })
@@ -191,21 +178,26 @@ impl Driver {
     /// The version of the driver API, as the driver counts: 13000 is 13.0.
     #[must_use]
     pub fn driver_version(&self) -> i32 {
-        self.shared.version
+        self.table().version()
     }
 
-    /// Whether this process was forked from one in which a driver had been initialised: then every
-    /// call fails, and memory of the parent is the parent's to release.
+    /// Whether this process was forked from the one that this driver was loaded in: then every call
+    /// fails, and memory of the parent is the parent's to release.
+    ///
+    /// Costs one load and one comparison. Not noticed where `fork` was bypassed (a bare `clone`
+    /// system call).
     #[must_use]
+    #[inline]
     pub fn is_forked(&self) -> bool {
-        fork::in_forked_child()
+        self.table().generation() != fork::generation()
     }
 
-    /// Every entry point that this crate knows, with the address it has in this driver, if any.
-    pub fn symbols(&self) -> impl Iterator<Item = (&'static Symbol, Option<*const c_void>)> {
-        SYMBOLS
-            .iter()
-            .map(|symbol| (*symbol, self.table().address_of(symbol)))
+    /// Every entry point that this crate knows, with the address that it has in this driver and where
+    /// that is from, if it has one.
+    pub fn symbols(
+        &self,
+    ) -> impl Iterator<Item = (&'static Symbol, Option<(*const c_void, Source)>)> + use<> {
+        self.table().resolved().into_iter()
     }
 
     /// The driver's own name for a code: the newest driver knows codes that this crate doesn't.
@@ -245,8 +237,8 @@ impl Driver {
         &self,
         name: &CStr,
         version: i32,
-    ) -> Result<(*mut c_void, crate::bindings::CUdriverProcAddressQueryResult), CuError> {
-        use crate::bindings::CUdriverProcAddressQueryResult as Status;
+    ) -> Result<(*mut c_void, CUdriverProcAddressQueryResult), CuError> {
+        use CUdriverProcAddressQueryResult as Status;
         let mut found = core::ptr::null_mut();
         let mut status = Status::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
         let table = self.table();

@@ -36,19 +36,31 @@
     reason = "generated; the names and their documentation are the CUDA Driver API's"
 )]
 pub mod bindings;
+mod diagnosis;
 mod driver;
 mod error;
 mod error_names;
+mod examined;
 mod fork;
-mod load;
+mod global;
+mod library;
+mod load_error;
 mod location;
+mod search;
 mod table;
+mod version;
 
 pub use bindings::*;
+pub use diagnosis::{Diagnose, Diagnosis, SymbolReport, diagnose};
 pub use driver::Driver;
 pub use error::CuError;
-pub use load::{Attempt, DRIVER_PATH_VARIABLE, LoadError, OLDEST_DRIVER};
-pub use table::{SYMBOLS, Symbol};
+pub use load_error::{Attempt, DRIVER_PATH_VARIABLE, LoadError, OLDEST_DRIVER};
+pub use table::{SYMBOLS, Source, Symbol};
+
+// Only its link directive is wanted: its error code is a Rust enum, which a newer driver's code would
+// make undefined behaviour.
+#[cfg(feature = "linked")]
+use cuda_driver_sys as _;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

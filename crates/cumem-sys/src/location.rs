@@ -1,14 +1,37 @@
 //! Saying where memory is to be: a device, or the host.
 
-use crate::bindings::{CUmemLocation, CUmemLocation_st__bindgen_ty_1, CUmemLocationType};
+use core::ffi::c_int;
 
-impl CUmemLocation {
+use crate::bindings::CUmemLocationType;
+
+/// A place for memory: what kind of place, and which one of them. (*Memory Management*)
+///
+/// Passed to the driver by value. Written by hand, because the header of CUDA 13 makes a union of
+/// the second field; `cargo xtask bindgen --check` compares the layout with every header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(non_camel_case_types, reason = "the header's name")]
+pub struct CUmemLocation_st {
+    /// What kind of place.
+    pub type_: CUmemLocationType,
+    /// Which one: the ordinal of a device, or the number of a NUMA node.
+    pub id: c_int,
+}
+
+const _: () = {
+    assert!(size_of::<CUmemLocation_st>() == 8);
+    assert!(align_of::<CUmemLocation_st>() == 4);
+    assert!(core::mem::offset_of!(CUmemLocation_st, type_) == 0);
+    assert!(core::mem::offset_of!(CUmemLocation_st, id) == 4);
+};
+
+impl CUmemLocation_st {
     /// The memory of the device with this ordinal.
     #[must_use]
     pub const fn device(ordinal: i32) -> Self {
         Self {
             type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id: ordinal },
+            id: ordinal,
         }
     }
 
@@ -17,15 +40,13 @@ impl CUmemLocation {
     pub const fn host() -> Self {
         Self {
             type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST,
-            __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id: 0 },
+            id: 0,
         }
     }
 
     /// The ordinal or number that goes with the location's type.
     #[must_use]
     pub const fn ordinal(&self) -> i32 {
-        // SAFETY: every field of the union is made of integers, for which any bytes are valid, and
-        // the constructors fill the largest one.
-        unsafe { self.__bindgen_anon_1.id }
+        self.id
     }
 }

@@ -6,9 +6,12 @@
 //! generated declaration.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ptr;
+use std::ffi::CString;
 
 use crate::bindings::*;
 use crate::error::CuError;
+use crate::fork;
 
 /// An entry point that this crate binds.
 #[derive(Debug)]
@@ -26,7 +29,18 @@ impl Symbol {
         self.name.to_str().unwrap_or_default()
     }
 
-    /// The CUDA version whose driver first had it, as the driver counts: 12020 is 12.2.
+    /// The name in C source, such as `cuMemFree`: what `cuGetProcAddress` is asked for, together
+    /// with [`since`](Self::since), which chooses the form.
+    #[must_use]
+    pub fn c_name(&self) -> &'static str {
+        let name = self.name();
+        match name.rsplit_once("_v") {
+            Some((base, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => base,
+            _ => name,
+        }
+    }
+
+    /// The CUDA version whose driver first had this form, as the driver counts: 12020 is 12.2.
     #[must_use]
     pub fn since(&self) -> u32 {
         self.since
@@ -37,10 +51,76 @@ impl Symbol {
     pub fn is_required(&self) -> bool {
         self.required
     }
+
+    pub(crate) fn exported_name(&self) -> &'static CStr {
+        self.name
+    }
 }
 
-/// Finds an exported symbol by its exact name; null if there is none.
-pub(crate) type Resolve<'a> = &'a dyn Fn(&CStr) -> *mut c_void;
+/// How the functions of a driver are found.
+pub(crate) trait Resolve {
+    /// The function exported under this exact name; null if there is none.
+    fn exported(&self, symbol: &Symbol) -> *mut c_void;
+}
+
+/// Where the function of a symbol was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// Exported by the library under its exact name.
+    Export,
+    /// Not exported, but handed out by `cuGetProcAddress_v2` for the C name and the version that
+    /// the form appeared in.
+    ProcAddress,
+    /// Bound by the linker.
+    Linked,
+}
+
+/// `cuGetProcAddress_v2`.
+type ProcAddress = unsafe extern "C" fn(
+    *const c_char,
+    *mut *mut c_void,
+    c_int,
+    cuuint64_t,
+    *mut CUdriverProcAddressQueryResult,
+) -> CUresult;
+
+/// What finds each function: the export of the exact name, else the driver's own look-up.
+struct Finder<'a> {
+    exports: &'a dyn Resolve,
+    proc_address: Option<ProcAddress>,
+}
+
+impl Finder<'_> {
+    fn find(&self, symbol: &Symbol) -> (*mut c_void, Source) {
+        let exported = self.exports.exported(symbol);
+        if !exported.is_null() {
+            return (exported, Source::Export);
+        }
+        (self.ask_driver(symbol), Source::ProcAddress)
+    }
+
+    /// The version of the call chooses the ABI, so it is the symbol's own, never the driver's. The
+    /// call can succeed with a null pointer.
+    fn ask_driver(&self, symbol: &Symbol) -> *mut c_void {
+        let Some(proc_address) = self.proc_address else {
+            return ptr::null_mut();
+        };
+        let Ok(name) = CString::new(symbol.c_name()) else {
+            return ptr::null_mut();
+        };
+        let mut found = ptr::null_mut();
+        let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS;
+        let version = symbol.since as c_int;
+        // SAFETY: the name is a C string, and the call writes one pointer and one status.
+        let code = unsafe { proc_address(name.as_ptr(), &mut found, version, 0, &mut status) };
+        if code == CUresult::CUDA_SUCCESS {
+            found
+        } else {
+            ptr::null_mut()
+        }
+    }
+}
 
 macro_rules! is_required {
     (required) => {
@@ -51,6 +131,16 @@ macro_rules! is_required {
     };
 }
 
+#[cfg(feature = "linked")]
+macro_rules! linked {
+    (required $name:ident $finder:ident) => {
+        (crate::bindings::$name as *mut c_void, Source::Linked)
+    };
+    (optional $name:ident $finder:ident) => {
+        $finder.find(&symbols::$name)
+    };
+}
+
 macro_rules! table {
     ($(
         $need:ident $name:ident($($argument:ident: $type:ty),* $(,)?) since $since:literal;
@@ -58,6 +148,11 @@ macro_rules! table {
         /// The resolved entry points of one driver.
         #[allow(non_snake_case, reason = "each field has its C name")]
         pub(crate) struct Table {
+            /// The driver's version, or 0 as long as it isn't known.
+            version: c_int,
+            /// The generation of forks that it was made in.
+            generation: u32,
+            sources: Vec<Option<Source>>,
             $($name: Option<unsafe extern "C" fn($($type),*) -> CUresult>,)*
         }
 
@@ -83,46 +178,61 @@ macro_rules! table {
         $(const _: unsafe extern "C" fn($($type),*) -> CUresult = crate::bindings::$name;)*
 
         impl Table {
-            /// Resolves every symbol; the first required one that is missing is the error.
+            /// Looks every symbol up.
             ///
             /// # Safety
-            /// What `resolve` finds under a name is the driver's function of that name.
-            pub(crate) unsafe fn resolve(resolve: Resolve<'_>) -> Result<Self, &'static Symbol> {
-                Ok(Self {
+            /// What `exports` finds under a name is the driver's function of that name.
+            pub(crate) unsafe fn resolve(exports: &dyn Resolve) -> Self {
+                // SAFETY: the caller's promise.
+                let finder = unsafe { Finder::new(exports) };
+                let mut sources = Vec::with_capacity(SYMBOLS.len());
+                Self {
+                    version: 0,
+                    generation: fork::generation(),
                     $($name: {
-                        let found = resolve(symbols::$name.name);
-                        if found.is_null() {
-                            if symbols::$name.required {
-                                return Err(&symbols::$name);
-                            }
-                            None
-                        } else {
-                            // SAFETY: the caller promises that this is the function of that name,
-                            // whose signature the generated declaration has and the constant
-                            // above compares.
-                            Some(unsafe {
-                                core::mem::transmute::<
-                                    *mut c_void,
-                                    unsafe extern "C" fn($($type),*) -> CUresult,
-                                >(found)
-                            })
+                        let (found, source) = finder.find(&symbols::$name);
+                        sources.push((!found.is_null()).then_some(source));
+                        // SAFETY: null is `None`; else the caller, or the driver's own look-up for
+                        // this name and version, says that this is the function of that name, whose
+                        // signature the constant above compares with the header's declaration.
+                        unsafe {
+                            core::mem::transmute::<
+                                *mut c_void,
+                                Option<unsafe extern "C" fn($($type),*) -> CUresult>,
+                            >(found)
                         }
                     },)*
-                })
+                    sources,
+                }
             }
 
-            /// Every entry point from the linker.
+            /// The required symbols from the linker, the others as they are found at run time.
             #[cfg(feature = "linked")]
-            pub(crate) fn linked() -> Self {
-                Self { $($name: Some(crate::bindings::$name),)* }
+            pub(crate) fn linked(exports: &dyn Resolve) -> Self {
+                // SAFETY: `exports` looks into this process, which the driver is linked into.
+                let finder = unsafe { Finder::new(exports) };
+                let mut sources = Vec::with_capacity(SYMBOLS.len());
+                Self {
+                    version: 0,
+                    generation: fork::generation(),
+                    $($name: {
+                        let (found, source) = linked!($need $name finder);
+                        sources.push((!found.is_null()).then_some(source));
+                        // SAFETY: as in `resolve`.
+                        unsafe {
+                            core::mem::transmute::<
+                                *mut c_void,
+                                Option<unsafe extern "C" fn($($type),*) -> CUresult>,
+                            >(found)
+                        }
+                    },)*
+                    sources,
+                }
             }
 
-            /// The address that a symbol was resolved to, if it was.
-            pub(crate) fn address_of(&self, symbol: &Symbol) -> Option<*const c_void> {
-                $(if core::ptr::eq(symbol, &symbols::$name) {
-                    return self.$name.map(|function| function as *const c_void);
-                })*
-                None
+            /// The address of each symbol, in the order of [`SYMBOLS`].
+            fn addresses(&self) -> [Option<*const c_void>; SYMBOLS.len()] {
+                [$(self.$name.map(|function| function as *const c_void)),*]
             }
 
             $(
@@ -131,7 +241,7 @@ macro_rules! table {
                 #[inline]
                 pub(crate) unsafe fn $name(&self, $($argument: $type),*) -> Result<(), CuError> {
                     let Some(function) = self.$name else {
-                        return Err(CuError::missing(&symbols::$name));
+                        return Err(CuError::missing(&symbols::$name, self.version));
                     };
                     // SAFETY: the pointer is the driver's function of that name; the caller keeps
                     // what the function asks of its arguments.
@@ -139,12 +249,60 @@ macro_rules! table {
                     if code == CUresult::CUDA_SUCCESS {
                         Ok(())
                     } else {
-                        Err(CuError::answered(&symbols::$name, code))
+                        Err(CuError::answered(&symbols::$name, code, self.generation))
                     }
                 }
             )*
         }
     };
+}
+
+impl<'a> Finder<'a> {
+    /// # Safety
+    /// What `exports` finds under a name is the driver's function of that name.
+    unsafe fn new(exports: &'a dyn Resolve) -> Self {
+        let found = exports.exported(&symbols::cuGetProcAddress_v2);
+        Self {
+            exports,
+            // SAFETY: null is `None`, else the caller promises that it is the function of that name.
+            proc_address: unsafe {
+                core::mem::transmute::<*mut c_void, Option<ProcAddress>>(found)
+            },
+        }
+    }
+}
+
+impl Table {
+    /// The first required symbol that the driver lacks.
+    pub(crate) fn first_missing(&self) -> Option<&'static Symbol> {
+        SYMBOLS
+            .iter()
+            .zip(&self.sources)
+            .find(|(symbol, source)| symbol.required && source.is_none())
+            .map(|(symbol, _)| *symbol)
+    }
+
+    pub(crate) fn set_version(&mut self, version: c_int) {
+        self.version = version;
+    }
+
+    pub(crate) fn version(&self) -> c_int {
+        self.version
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Each symbol with its address and where that is from.
+    pub(crate) fn resolved(&self) -> Vec<(&'static Symbol, Option<(*const c_void, Source)>)> {
+        SYMBOLS
+            .iter()
+            .zip(self.addresses())
+            .zip(&self.sources)
+            .map(|((symbol, address), source)| (*symbol, address.zip(*source)))
+            .collect()
+    }
 }
 
 table! {

@@ -3,19 +3,35 @@
 use core::ffi::{CStr, c_char};
 
 use super::Driver;
-use crate::bindings::{CUdevice, CUdevice_attribute, CUuuid};
+use crate::bindings::{CUdevice, CUdevice_attribute, CUresult, CUuuid};
 use crate::error::CuError;
 
 impl Driver {
     /// The handle of the device with this ordinal, counted from 0. (*Device Management*)
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_DEVICE` if there is no such device.
+    /// `CUDA_ERROR_INVALID_DEVICE` if there is no such device; the error then says how many there
+    /// are.
     pub fn device_get(&self, ordinal: i32) -> Result<CUdevice, CuError> {
         let mut device = 0;
         // SAFETY: the call writes one value to a local.
-        unsafe { self.table().cuDeviceGet(&mut device, ordinal) }?;
-        Ok(device)
+        match unsafe { self.table().cuDeviceGet(&mut device, ordinal) } {
+            Ok(()) => Ok(device),
+            Err(error) => Err(self.explain_ordinal(error, ordinal)),
+        }
+    }
+
+    #[cold]
+    fn explain_ordinal(&self, error: CuError, ordinal: i32) -> CuError {
+        match self.device_get_count() {
+            Ok(count)
+                if error.code() == CUresult::CUDA_ERROR_INVALID_DEVICE
+                    && !(0..count).contains(&ordinal) =>
+            {
+                error.of_ordinal(ordinal, count)
+            }
+            _ => error,
+        }
     }
 
     /// How many devices there are. (*Device Management*)

@@ -1,0 +1,140 @@
+//! Having the right context current, and leaving the caller's stack as it was.
+
+use core::marker::PhantomData;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use cumem_sys::{CUcontext, CUctx_st, CUdevice, CuError, Driver};
+
+/// In which context a backend allocates.
+///
+/// Every driver allocation belongs to the context that was current when it was made, and most
+/// kinds of memory end with that context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ContextPolicy {
+    /// The device's primary context, which the CUDA runtime and every library built on it share.
+    ///
+    /// It is retained by the backend's first allocation, once, and given back when the backend
+    /// is dropped (a `static` backend keeps it until the process ends). Allocation works on any
+    /// thread, whatever context that thread had; a thread that already has the primary context
+    /// pays one query of about 14 ns, another about 60 ns more.
+    #[default]
+    Primary,
+    /// Whatever context is current on the allocating thread.
+    ///
+    /// For applications that make contexts of their own. Allocation on a thread without one
+    /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
+    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context).
+    Current,
+}
+
+/// A device's primary context, retained at most once, without a lock.
+#[derive(Debug)]
+pub(crate) struct PrimaryContext {
+    handle: AtomicPtr<CUctx_st>,
+}
+
+impl PrimaryContext {
+    pub(crate) const fn new() -> Self {
+        Self {
+            handle: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// The context, retained by the first call.
+    pub(crate) fn get(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+        // Acquire pairs with the Release of the exchange below: whoever sees the handle also
+        // sees what the driver did to make it.
+        let handle = self.handle.load(Ordering::Acquire);
+        if handle.is_null() {
+            self.retain(driver, device)
+        } else {
+            Ok(handle)
+        }
+    }
+
+    #[cold]
+    fn retain(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+        let mine = driver.device_primary_ctx_retain(device)?;
+        // Success: Release publishes the handle to `get`. Failure: Acquire, as in `get`.
+        match self.handle.compare_exchange(
+            ptr::null_mut(),
+            mine,
+            Ordering::Release,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => Ok(mine),
+            Err(theirs) => {
+                // Another thread was first; one reference is what the backend keeps.
+                // SAFETY: this gives back the reference that this call took and nobody else
+                // knows of; the winner's reference keeps the context alive.
+                let _ = unsafe { driver.device_primary_ctx_release(device) };
+                Ok(theirs)
+            }
+        }
+    }
+
+    /// Gives the reference back, if one was taken.
+    ///
+    /// # Safety
+    /// Nothing that the owner allocated in the context is in use any more.
+    pub(crate) unsafe fn release(&mut self, driver: &Driver, device: CUdevice) {
+        if !core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+            // SAFETY: the reference was ours, and the caller promises that what it kept alive is
+            // no longer in use.
+            let _ = unsafe { driver.device_primary_ctx_release(device) };
+        }
+    }
+}
+
+/// A context that is current on this thread until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered<'a> {
+    driver: &'a Driver,
+    context: CUcontext,
+    pushed: bool,
+    /// The context stack is the thread's: this must be dropped where it was made.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl<'a> Entered<'a> {
+    /// Makes `context` current, pushing it only if it isn't already.
+    pub(crate) fn new(driver: &'a Driver, context: CUcontext) -> Result<Self, CuError> {
+        let pushed = driver.ctx_get_current()? != context;
+        if pushed {
+            // SAFETY: the callers pass a context they retained, or one that a live record names.
+            // A stale handle is refused by the driver (CUDA_ERROR_INVALID_CONTEXT or
+            // CUDA_ERROR_CONTEXT_IS_DESTROYED).
+            unsafe { driver.ctx_push_current(context) }?;
+        }
+        Ok(Self {
+            driver,
+            context,
+            pushed,
+            _thread: PhantomData,
+        })
+    }
+
+    /// The context that is current, when the caller made it so.
+    pub(crate) fn current(driver: &'a Driver) -> Result<Self, CuError> {
+        Ok(Self {
+            driver,
+            context: driver.ctx_get_current()?,
+            pushed: false,
+            _thread: PhantomData,
+        })
+    }
+
+    pub(crate) fn context(&self) -> CUcontext {
+        self.context
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if self.pushed {
+            // A failure here means that the driver is going away; there is no stack to restore.
+            let _ = self.driver.ctx_pop_current();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What can go wrong, with everything that is known about it.
+
+use core::error::Error;
+use core::fmt;
+
+use cumem_sys::{CuError, LoadError};
+
+use crate::alignment::{BadRequest, MAX_ALIGNMENT};
+
+/// An allocation that did not happen.
+///
+/// Carries the request, what the backend held at that moment, and the [cause](AllocFailure).
+/// It holds no heap memory: making one is safe inside an allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct AllocError {
+    pub(crate) kind: &'static str,
+    pub(crate) device: i32,
+    pub(crate) size: usize,
+    pub(crate) align: usize,
+    pub(crate) live: usize,
+    pub(crate) live_bytes: usize,
+    pub(crate) failure: AllocFailure,
+}
+
+/// Why an allocation did not happen.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum AllocFailure {
+    /// Zero bytes were asked for. No driver call was made.
+    ZeroSize,
+    /// The alignment is not a power of two, or larger than 2 MiB. No driver call was made.
+    Alignment,
+    /// More bytes than an object can have on this machine. No driver call was made.
+    TooLarge,
+    /// The backend already holds as many pointers as it can. No memory was kept.
+    RegistryFull {
+        /// How many pointers that is.
+        capacity: usize,
+    },
+    /// There is no usable driver.
+    Driver(&'static LoadError),
+    /// The context could not be made current.
+    Context(CuError),
+    /// The driver has not enough memory left.
+    OutOfMemory {
+        /// The driver's answer.
+        error: CuError,
+        /// Bytes that the driver said were free on the device just afterwards, if it answered.
+        free: Option<usize>,
+    },
+    /// The driver refused for another reason.
+    Refused(CuError),
+    /// The driver reported success and gave a null pointer.
+    NullPointer,
+}
+
+impl AllocError {
+    /// The kind of memory, such as `"unified"`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The device's ordinal.
+    #[must_use]
+    pub fn device(&self) -> i32 {
+        self.device
+    }
+
+    /// Bytes that were asked for.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The alignment that was asked for, in bytes.
+    #[must_use]
+    pub fn align(&self) -> usize {
+        self.align
+    }
+
+    /// Allocations that the backend held at that moment.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Bytes that the backend held at that moment.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+
+    /// The cause.
+    #[must_use]
+    pub fn failure(&self) -> AllocFailure {
+        self.failure
+    }
+
+    /// The driver's own answer, if the driver was what refused.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<CuError> {
+        match self.failure {
+            AllocFailure::Context(error)
+            | AllocFailure::OutOfMemory { error, .. }
+            | AllocFailure::Refused(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<BadRequest> for AllocFailure {
+    fn from(bad: BadRequest) -> Self {
+        match bad {
+            BadRequest::ZeroSize => Self::ZeroSize,
+            BadRequest::Alignment => Self::Alignment,
+            BadRequest::TooLarge => Self::TooLarge,
+        }
+    }
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "could not allocate {} bytes of {} memory (alignment {}) on device {}: ",
+            self.size, self.kind, self.align, self.device
+        )?;
+        match self.failure {
+            AllocFailure::ZeroSize => f.write_str("an allocation has at least one byte")?,
+            AllocFailure::Alignment => {
+                write!(
+                    f,
+                    "the alignment must be a power of two up to {MAX_ALIGNMENT}"
+                )?;
+            }
+            AllocFailure::TooLarge => f.write_str("no object can be that large")?,
+            AllocFailure::RegistryFull { capacity } => write!(
+                f,
+                "the registry is full ({capacity} pointers); release some, or give the backend a \
+                 larger capacity"
+            )?,
+            AllocFailure::Driver(error) => write!(f, "no usable CUDA driver: {error}")?,
+            AllocFailure::Context(error) => write!(f, "no usable context: {error}")?,
+            AllocFailure::OutOfMemory { error, free } => {
+                write!(f, "{error}")?;
+                if let Some(free) = free {
+                    write!(f, "; the driver says {free} bytes of the device are free")?;
+                }
+            }
+            AllocFailure::Refused(error) => write!(f, "{error}")?,
+            AllocFailure::NullPointer => {
+                f.write_str("the driver reported success and gave a null pointer")?;
+            }
+        }
+        write!(
+            f,
+            "; {} allocations ({} bytes) of this backend were live",
+            self.live, self.live_bytes
+        )
+    }
+}
+
+impl Error for AllocError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.failure {
+            AllocFailure::Driver(error) => Some(*error),
+            AllocFailure::Context(error)
+            | AllocFailure::OutOfMemory { error, .. }
+            | AllocFailure::Refused(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A release that did not return memory to the driver.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The pointer is not held here: it never came from this backend, or it was released
+    /// before. No driver call was made.
+    NotOwned {
+        /// The kind of memory that the backend holds.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
+    /// The driver refused. The allocation is live again and can be released once more.
+    Refused {
+        /// The kind of memory.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+        /// Bytes that stay allocated.
+        size: usize,
+        /// The driver's answer.
+        error: CuError,
+    },
+    /// The memory no longer existed: its context was destroyed, or the driver was already shut
+    /// down. The record is gone.
+    Gone {
+        /// The kind of memory.
+        kind: &'static str,
+        /// The address that the pointer had.
+        address: usize,
+        /// Bytes that the allocation had.
+        size: usize,
+        /// The driver's answer.
+        error: CuError,
+    },
+    /// This process is a forked child, in which the parent's driver handles are dead. The
+    /// parent still owns the memory. No driver call was made.
+    Forked {
+        /// The kind of memory.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
+    /// The process is exiting, and the memory ends with it. No driver call was made.
+    ProcessExit {
+        /// The kind of memory.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
+}
+
+impl ReleaseError {
+    /// The driver's own answer, if the driver was asked.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<CuError> {
+        match *self {
+            Self::Refused { error, .. } | Self::Gone { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOwned { kind, address } => write!(
+                f,
+                "{address:#x} is not live {kind} memory held here: it came from elsewhere, \
+                 or was already released"
+            ),
+            Self::Refused {
+                kind,
+                address,
+                size,
+                error,
+            } => write!(
+                f,
+                "the driver did not free {size} bytes of {kind} memory at {address:#x}, which \
+                 stay live: {error}"
+            ),
+            Self::Gone {
+                kind,
+                address,
+                size,
+                error,
+            } => write!(
+                f,
+                "{size} bytes of {kind} memory at {address:#x} no longer existed (their context \
+                 was destroyed, or the driver was shut down): {error}"
+            ),
+            Self::Forked { kind, address } => write!(
+                f,
+                "{kind} memory at {address:#x} belongs to the parent of this forked process; \
+                 start CUDA work in a fresh process instead"
+            ),
+            Self::ProcessExit { kind, address } => write!(
+                f,
+                "the process is exiting; {kind} memory at {address:#x} ends with it"
+            ),
+        }
+    }
+}
+
+impl Error for ReleaseError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused { error, .. } | Self::Gone { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

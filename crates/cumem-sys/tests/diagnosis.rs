@@ -1,0 +1,155 @@
+//! The whole story of finding a driver, as data and as text.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::path::Path;
+
+use cumem_sys::{Diagnose, LoadError, SYMBOLS, Source};
+use support::{Fixture, alone, compile, driver, folder};
+
+#[test]
+fn a_diagnosis_says_where_every_symbol_came_from() {
+    let library = driver("every_symbol", &["-DHIDDEN_ADVISE"]);
+    let diagnosis = Diagnose::new().path(&library).run();
+    assert!(diagnosis.is_initialised());
+    assert_eq!(diagnosis.library().map(Path::new), Some(library.as_path()));
+    assert_eq!(diagnosis.driver_version(), Some(13000));
+    assert!(!diagnosis.met_stub() && diagnosis.error().is_none());
+    assert_eq!(diagnosis.symbols().len(), SYMBOLS.len());
+    for report in diagnosis.symbols() {
+        let name = report.symbol().name();
+        match report.source() {
+            Some(_) => {
+                assert_ne!(report.address(), 0);
+                assert_eq!(
+                    report.file().map(Path::new),
+                    Some(library.as_path()),
+                    "{name}"
+                );
+            }
+            None => assert!(!report.symbol().is_required() && report.file().is_none()),
+        }
+        let expected = match name {
+            "cuMemAdvise_v2" => (Some(Source::ProcAddress), Some("same")),
+            // Asked for at 8.0, this driver's look-up has none.
+            "cuMemAdvise" => (Some(Source::Export), Some("too new")),
+            "cuMemFree_v2" => (Some(Source::Export), Some("unknown")),
+            "cuMemAllocAsync" => (None, Some("unknown")),
+            _ => continue,
+        };
+        assert_eq!((report.source(), report.driver_says()), expected, "{name}");
+    }
+    let text = diagnosis.to_string();
+    for line in [
+        &format!("found      {}", library.display()),
+        "version    CUDA 13.0",
+        "cuInit     succeeded",
+    ] {
+        assert!(text.contains(line), "no {line:?} in:\n{text}");
+    }
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("cuMemAllocAsync ") && line.contains("absent"))
+    );
+}
+
+#[test]
+fn a_diagnosis_can_do_without_cuinit() {
+    let library = driver("without_init", &["-DINIT=100"]);
+    let diagnosis = Diagnose::new().path(&library).without_init().run();
+    assert!(diagnosis.error().is_none() && !diagnosis.is_initialised());
+    assert_eq!(Fixture::open(&library).get("fixture_inits"), 0);
+    assert!(diagnosis.to_string().contains("cuInit     not called"));
+    let diagnosis = Diagnose::new().path(&library).run();
+    assert!(matches!(
+        diagnosis.error(),
+        Some(LoadError::NoDevice { .. })
+    ));
+    // What was found is told all the same.
+    assert_eq!(diagnosis.symbols().len(), SYMBOLS.len());
+    assert!(diagnosis.to_string().contains("unusable"));
+}
+
+#[test]
+fn a_diagnosis_tells_what_is_missing_of_an_unusable_library() {
+    let library = driver("unusable", &["-DWITHOUT_FREE"]);
+    let diagnosis = Diagnose::new().path(&library).run();
+    assert!(matches!(
+        diagnosis.error(),
+        Some(LoadError::MissingSymbol { .. })
+    ));
+    let text = diagnosis.to_string();
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("cuMemFree_v2 ") && line.contains("MISSING"))
+    );
+}
+
+#[cfg(not(feature = "linked"))]
+#[test]
+fn a_diagnosis_lists_what_was_tried_and_what_was_not() {
+    let test = "a_diagnosis_lists_what_was_tried_and_what_was_not";
+    let folder = folder(test);
+    let stub = compile(&folder, "libcuda.so.1", &["-DSTUB", "-Wl,-soname,stub"]);
+    let real = compile(&folder, "libcuda.so", &[]);
+    alone(test, &[("LD_LIBRARY_PATH", folder.as_os_str())], || {
+        let diagnosis = cumem_sys::diagnose();
+        if Path::new("/usr/lib/wsl/lib/libcuda.so.1").exists() {
+            return;
+        }
+        assert_eq!(diagnosis.library().map(Path::new), Some(real.as_path()));
+        assert!(diagnosis.met_stub());
+        let tried: Vec<&str> = diagnosis
+            .attempts()
+            .iter()
+            .map(|attempt| attempt.candidate())
+            .collect();
+        assert_eq!(
+            tried,
+            [
+                "libcuda.so.1, if already loaded",
+                stub.to_str().expect("UTF-8"),
+                "/usr/lib/wsl/lib/libcuda.so.1",
+            ]
+        );
+    });
+}
+
+#[cfg(not(feature = "linked"))]
+#[test]
+fn a_diagnosis_names_what_need_not_be_tried() {
+    let test = "a_diagnosis_names_what_need_not_be_tried";
+    let folder = folder(test);
+    compile(&folder, "libcuda.so.1", &[]);
+    alone(test, &[("LD_LIBRARY_PATH", folder.as_os_str())], || {
+        let text = cumem_sys::diagnose().to_string();
+        assert!(
+            text.contains("tried      libcuda.so.1, if already loaded"),
+            "{text}"
+        );
+        assert!(text.contains("not tried  libcuda.so\n"), "{text}");
+    });
+}
+
+#[cfg(not(feature = "linked"))]
+#[test]
+fn a_diagnosis_of_nothing_is_the_load_error() {
+    let test = "a_diagnosis_of_nothing_is_the_load_error";
+    let variables = [("CUMEM_DRIVER_PATH", std::ffi::OsStr::new("/nowhere"))];
+    alone(test, &variables, || {
+        let diagnosis = cumem_sys::diagnose();
+        assert!(diagnosis.library().is_none() && diagnosis.symbols().is_empty());
+        let error = diagnosis.error().expect("there is none").to_string();
+        assert_eq!(
+            error,
+            cumem_sys::Driver::load().expect_err("none").to_string()
+        );
+        assert!(
+            diagnosis
+                .to_string()
+                .contains("CUMEM_DRIVER_PATH names the library")
+        );
+    });
+}

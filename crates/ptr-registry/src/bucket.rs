@@ -1,0 +1,211 @@
+//! One bucket: a cache line of keys with their signpost, and the values of those keys.
+//!
+//! A slot is its key, and the key says which state the slot is in:
+//!
+//! | key     | state  | who may change it |
+//! | ------- | ------ | ----------------- |
+//! | null    | empty  | anybody, by compare-exchange to BUSY |
+//! | BUSY    | taken by one thread, which writes or reads the value | that thread, by a store |
+//! | another | live   | anybody, by compare-exchange to BUSY |
+//!
+//! A sealed slot is one that is BUSY for ever.
+
+use core::ptr::{self, NonNull};
+
+use crate::cell::Cell;
+use crate::route::Route;
+use crate::signpost::Signpost;
+use crate::sync::{AtomicPtr, Ordering};
+use crate::value::Value;
+
+/// Slots in a bucket: with the signpost they fill a cache line of 64 bytes.
+pub(crate) const SLOTS: usize = 64 / size_of::<usize>() - 1;
+
+/// The key of a slot that one thread holds. No allocation contains this address.
+pub(crate) const BUSY: *mut u8 = ptr::without_provenance_mut(usize::MAX);
+
+/// A bucket.
+#[repr(C, align(64))]
+pub(crate) struct Bucket<V: Value> {
+    /// Where the keys are that found no empty slot here.
+    pub(crate) signpost: Signpost,
+    keys: [AtomicPtr<u8>; SLOTS],
+    cells: [Cell<V::Words>; SLOTS],
+}
+
+impl<V: Value> Bucket<V> {
+    #[expect(
+        clippy::declare_interior_mutable_const,
+        reason = "only ever an initial value"
+    )]
+    pub(crate) const EMPTY: Self = Self {
+        signpost: Signpost::new(),
+        keys: [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS],
+        cells: [const { Cell::EMPTY }; SLOTS],
+    };
+
+    /// Takes the last slots out of use.
+    pub(crate) const fn seal(&mut self, slots: usize) {
+        let mut slot = SLOTS - slots;
+        while slot < SLOTS {
+            self.keys[slot] = AtomicPtr::new(BUSY);
+            slot += 1;
+        }
+    }
+
+    /// Empty to BUSY: the slot that the caller now holds.
+    #[inline]
+    pub(crate) fn take_empty(&self, route: Route) -> Option<usize> {
+        let first = route.slot(SLOTS);
+        if self.try_take_empty(first) {
+            return Some(first);
+        }
+        (0..SLOTS).find(|slot| self.try_take_empty(*slot))
+    }
+
+    #[inline]
+    fn try_take_empty(&self, slot: usize) -> bool {
+        let key = &self.keys[slot];
+        // Relaxed: the compare-exchange decides.
+        key.load(Ordering::Relaxed).is_null()
+            // Acquire pairs with the Release in `clear`: the last holder has read the value.
+            && key
+                .compare_exchange(ptr::null_mut(), BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
+    #[inline]
+    pub(crate) fn take_live(&self, key: *mut u8, route: Route) -> Option<(usize, NonNull<u8>)> {
+        let first = route.slot(SLOTS);
+        if let Some(stored) = self.try_take_live(first, key) {
+            return Some((first, stored));
+        }
+        (0..SLOTS).find_map(|slot| Some((slot, self.try_take_live(slot, key)?)))
+    }
+
+    #[inline]
+    fn try_take_live(&self, slot: usize, key: *mut u8) -> Option<NonNull<u8>> {
+        // Relaxed: the compare-exchange decides.
+        (self.keys[slot].load(Ordering::Relaxed) == key)
+            .then(|| self.take_slot(slot, key))
+            .flatten()
+    }
+
+    /// Live to BUSY for a slot whose key was just read.
+    #[inline]
+    pub(crate) fn take_slot(&self, slot: usize, key: *mut u8) -> Option<NonNull<u8>> {
+        // Acquire pairs with the Release in `restore`: the value is complete.
+        self.keys[slot]
+            .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .and_then(NonNull::new)
+    }
+
+    /// Live to BUSY, whatever the key.
+    pub(crate) fn take_any(&self, slot: usize) -> Option<NonNull<u8>> {
+        loop {
+            // Relaxed: the compare-exchange in `take_slot` synchronizes.
+            let key = live(self.keys[slot].load(Ordering::Relaxed))?;
+            let taken = self.take_slot(slot, key.as_ptr());
+            if taken.is_some() {
+                return taken;
+            }
+        }
+    }
+
+    /// BUSY to live, with a new value. Only for the holder.
+    #[inline]
+    pub(crate) fn publish(&self, slot: usize, key: *mut u8, value: V) {
+        self.cells[slot].write(value.into_words());
+        self.restore(slot, key);
+    }
+
+    /// BUSY to live, with the value that is there. Only for the holder.
+    #[inline]
+    pub(crate) fn restore(&self, slot: usize, key: *mut u8) {
+        // Release pairs with the Acquire of whoever finds the key.
+        self.keys[slot].store(key, Ordering::Release);
+    }
+
+    /// BUSY to empty. Only for the holder.
+    #[inline]
+    pub(crate) fn clear(&self, slot: usize) {
+        // Release pairs with the Acquire in `take_empty`: the value has been read.
+        self.keys[slot].store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// The value of a slot. Only for the holder.
+    #[inline]
+    pub(crate) fn value(&self, slot: usize) -> V {
+        // SAFETY: only holders write the words of a slot, each a whole value, before they publish
+        // it; this holder took the slot from the live state, so a value is there.
+        unsafe { V::from_words(self.cells[slot].read()) }
+    }
+
+    /// Whether `key` is live here.
+    #[inline]
+    pub(crate) fn contains(&self, key: *mut u8) -> bool {
+        // Acquire pairs with the Release in `restore`.
+        self.keys
+            .iter()
+            .any(|stored| stored.load(Ordering::Acquire) == key)
+    }
+
+    /// Whether a slot is empty.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        // Relaxed: advice about a moment that is over.
+        self.keys
+            .iter()
+            .any(|key| key.load(Ordering::Relaxed).is_null())
+    }
+
+    /// The live keys in this bucket.
+    pub(crate) fn live(&self) -> usize {
+        // Relaxed: a count of a moment that is over.
+        self.keys
+            .iter()
+            .filter(|key| live(key.load(Ordering::Relaxed)).is_some())
+            .count()
+    }
+
+    /// The value of `key`, if it is live here.
+    #[inline]
+    pub(crate) fn get_key(&self, key: *mut u8, route: Route) -> Option<V> {
+        let first = route.slot(SLOTS);
+        self.get_key_at(first, key)
+            .or_else(|| (0..SLOTS).find_map(|slot| self.get_key_at(slot, key)))
+    }
+
+    #[inline]
+    fn get_key_at(&self, slot: usize, key: *mut u8) -> Option<V> {
+        // Relaxed: `get` reads the key again.
+        if self.keys[slot].load(Ordering::Relaxed) != key {
+            return None;
+        }
+        let (found, value) = self.get(slot)?;
+        (found.as_ptr() == key).then_some(value)
+    }
+
+    /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
+    #[inline]
+    pub(crate) fn get(&self, slot: usize) -> Option<(NonNull<u8>, V)> {
+        loop {
+            // Acquire pairs with the Release in `restore`.
+            let snapshot = self.cells[slot].snapshot(|| self.keys[slot].load(Ordering::Acquire));
+            // Without a snapshot, another registration took the slot, so somebody made progress.
+            if let Some((key, words)) = snapshot {
+                let key = live(key)?;
+                // SAFETY: the key was live, and the words are those of its registration.
+                return Some((key, unsafe { V::from_words(words) }));
+            }
+        }
+    }
+}
+
+/// The key, if it is a caller's pointer.
+#[inline]
+fn live(key: *mut u8) -> Option<NonNull<u8>> {
+    NonNull::new(key).filter(|key| key.as_ptr() != BUSY)
+}

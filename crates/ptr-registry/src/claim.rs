@@ -1,0 +1,93 @@
+//! A pointer taken aside.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+
+use crate::bucket::Bucket;
+use crate::table::{Place, Table};
+use crate::value::Value;
+
+/// A registered pointer that one caller holds: nobody else finds it, and its slot is kept.
+///
+/// For a release that may be refused: claim the pointer, try to free it, then
+/// [`remove`](Self::remove) it or [`restore`](Self::restore) it. Putting it back needs no free
+/// slot and can't fail. Dropping a claim restores it, so a panic in between loses nothing.
+///
+/// If freeing makes the address available again, another thread may register it anew while the
+/// claim is still open; that is a separate entry in another slot. Such a claim must end in
+/// `remove`.
+#[must_use = "a claim that is dropped puts the pointer back"]
+pub struct Claim<'a, V: Value> {
+    table: Table<'a, V>,
+    place: Place,
+    key: NonNull<u8>,
+}
+
+impl<'a, V: Value> Claim<'a, V> {
+    /// For the thread that took `key` at `place` from the live state.
+    #[inline]
+    pub(crate) fn new(table: Table<'a, V>, place: Place, key: NonNull<u8>) -> Self {
+        Self { table, place, key }
+    }
+
+    #[inline]
+    fn bucket(&self) -> &'a Bucket<V> {
+        &self.table.buckets[self.place.bucket]
+    }
+
+    /// The pointer as it was registered.
+    #[inline]
+    #[must_use]
+    pub fn ptr(&self) -> NonNull<u8> {
+        self.key
+    }
+
+    /// The value that was registered with it.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> V {
+        self.bucket().value(self.place.slot)
+    }
+
+    /// Ends the registration: the slot is empty, the value is the caller's.
+    #[inline]
+    pub fn remove(self) -> V {
+        let this = ManuallyDrop::new(self);
+        let value = this.value();
+        this.bucket().clear(this.place.slot);
+        // Only now: without its directions, a key that is still there would be lost.
+        this.table.forget_way(this.key.as_ptr(), this.place.bucket);
+        value
+    }
+
+    /// Puts the pointer back with the value it had.
+    #[inline]
+    pub fn restore(self) {
+        drop(self);
+    }
+
+    /// Puts the pointer back with another value.
+    #[inline]
+    pub fn restore_with(self, value: V) {
+        let this = ManuallyDrop::new(self);
+        this.bucket()
+            .publish(this.place.slot, this.key.as_ptr(), value);
+    }
+}
+
+impl<V: Value> Drop for Claim<'_, V> {
+    #[inline]
+    fn drop(&mut self) {
+        self.bucket().restore(self.place.slot, self.key.as_ptr());
+    }
+}
+
+impl<V: Value + fmt::Debug> fmt::Debug for Claim<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("ptr", &self.key)
+            .field("value", &self.value())
+            .finish()
+    }
+}

@@ -1,0 +1,246 @@
+//! The registry: which buckets an operation visits, and in which order.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::bucket::{BUSY, Bucket, SLOTS};
+use crate::claim::Claim;
+use crate::error::RegisterError;
+use crate::iter::{Claims, Drain, Iter};
+use crate::route::Steps;
+use crate::signpost::MAX_SLOTS;
+use crate::table::{Place, Table};
+use crate::value::Value;
+
+/// How many buckets a registry needs for `capacity` pointers: the smallest number whose slots
+/// suffice, and at least one.
+///
+/// ```
+/// use ptr_registry::{Registry, buckets_for};
+///
+/// static LIVE: Registry<{ buckets_for(256) }> = Registry::with_capacity(256);
+/// assert_eq!(LIVE.capacity(), 256);
+/// ```
+#[must_use]
+pub const fn buckets_for(capacity: usize) -> usize {
+    if capacity == 0 {
+        1
+    } else {
+        capacity.div_ceil(SLOTS)
+    }
+}
+
+/// A bounded set of live pointers, with a value for each.
+pub struct Registry<const BUCKETS: usize, V: Value = ()> {
+    buckets: [Bucket<V>; BUCKETS],
+    /// Slots out of use.
+    sealed: usize,
+    /// Invariant in `V`: values go in as well as out.
+    _value: PhantomData<fn(V) -> V>,
+}
+
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    const SLOTS: usize = {
+        assert!(BUCKETS > 0, "a registry needs at least one bucket");
+        assert!(
+            BUCKETS <= MAX_SLOTS / SLOTS,
+            "a registry has at most MAX_CAPACITY slots"
+        );
+        BUCKETS * SLOTS
+    };
+
+    const STEPS: &'static Steps = &const { Steps::new(BUCKETS) };
+
+    #[inline]
+    fn table(&self) -> Table<'_, V> {
+        Table {
+            buckets: &self.buckets,
+            steps: Self::STEPS,
+        }
+    }
+
+    /// An empty registry for `SLOTS_PER_BUCKET * BUCKETS` pointers.
+    ///
+    /// All its bytes are zero, so a `static` takes no room in the executable.
+    ///
+    /// Zero buckets are refused at compile time:
+    ///
+    /// ```compile_fail
+    /// static NONE: ptr_registry::Registry<0> = ptr_registry::Registry::new();
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::with_capacity(Self::SLOTS)
+    }
+
+    /// An empty registry for exactly `capacity` pointers; the slots beyond are sealed.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer slots than `capacity`; in a `static` or `const` that is a compile error.
+    #[must_use]
+    pub const fn with_capacity(capacity: usize) -> Self {
+        assert!(
+            capacity <= Self::SLOTS,
+            "more capacity than slots: use buckets_for(capacity) buckets"
+        );
+        let sealed = Self::SLOTS - capacity;
+        let mut buckets = [const { Bucket::EMPTY }; BUCKETS];
+        // Spread evenly, so that no bucket overflows much sooner than the others.
+        let mut bucket = 0;
+        while bucket < BUCKETS {
+            buckets[bucket].seal(sealed / BUCKETS + (bucket < sealed % BUCKETS) as usize);
+            bucket += 1;
+        }
+        Self {
+            buckets,
+            sealed,
+            _value: PhantomData,
+        }
+    }
+
+    /// Puts `ptr` in with its value.
+    ///
+    /// The caller owns the address and has not registered it already; registering a live pointer
+    /// again is a mistake that debug builds panic about where they see it. In release builds both
+    /// entries are kept, lookups find one of them, and each removal takes one away.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Full`] or [`RegisterError::Reserved`]; nothing was stored.
+    #[inline]
+    pub fn register(&self, ptr: NonNull<u8>, value: V) -> Result<(), RegisterError> {
+        let key = ptr.as_ptr();
+        if key == BUSY {
+            return Err(RegisterError::Reserved);
+        }
+        debug_assert!(!self.contains(ptr), "{ptr:p} is registered already");
+        if self.table().insert(key, value) {
+            Ok(())
+        } else {
+            Err(RegisterError::Full {
+                capacity: self.capacity(),
+            })
+        }
+    }
+
+    /// Takes `ptr` out and returns its value; of several callers, one gets it.
+    ///
+    /// `None`: the pointer is not registered, or another caller has it.
+    #[inline]
+    pub fn unregister(&self, ptr: NonNull<u8>) -> Option<V> {
+        self.claim(ptr).map(Claim::remove)
+    }
+
+    /// Takes `ptr` aside, to be removed or put back; of several callers, one gets it.
+    ///
+    /// Until the claim ends, the pointer is found by nobody, and its slot is kept.
+    #[inline]
+    pub fn claim(&self, ptr: NonNull<u8>) -> Option<Claim<'_, V>> {
+        let key = callers_key(ptr)?;
+        let table = self.table();
+        let (bucket, (slot, key)) =
+            table.search(key, |bucket, route| bucket.take_live(key, route))?;
+        Some(Claim::new(table, Place { bucket, slot }, key))
+    }
+
+    /// Whether `ptr` is registered and not claimed.
+    ///
+    /// What the registering thread did before it registered `ptr` is visible after `true`.
+    #[inline]
+    pub fn contains(&self, ptr: NonNull<u8>) -> bool {
+        callers_key(ptr).is_some_and(|key| {
+            self.table()
+                .search(key, |bucket, _| bucket.contains(key).then_some(()))
+                .is_some()
+        })
+    }
+
+    /// The value of `ptr`, if it is registered and not claimed.
+    #[inline]
+    pub fn get(&self, ptr: NonNull<u8>) -> Option<V> {
+        let key = callers_key(ptr)?;
+        let (_, value) = self
+            .table()
+            .search(key, |bucket, route| bucket.get_key(key, route))?;
+        Some(value)
+    }
+
+    /// The live pointers with their values, in no particular order.
+    ///
+    /// A pointer that is live during the whole iteration is met once; one that comes or goes
+    /// meanwhile may be met or not.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_, V> {
+        Iter::new(self.table())
+    }
+
+    /// Takes out what is live, each pointer for exactly one caller, beside any other use.
+    ///
+    /// Each step takes one pointer; what was not reached when the iterator is dropped stays.
+    #[inline]
+    pub fn drain(&self) -> Drain<'_, V> {
+        Drain::new(self.claims())
+    }
+
+    /// Claims what is live, one pointer at each step, each for exactly one caller.
+    ///
+    /// Like [`drain`](Self::drain) for releases that may be refused: a claim that is put back is
+    /// not met again.
+    #[inline]
+    pub fn claims(&self) -> Claims<'_, V> {
+        Claims::new(self.table())
+    }
+
+    /// Whether a slot is empty at this moment. Reads only.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.buckets.iter().any(Bucket::has_room)
+    }
+
+    /// How many pointers are registered and not claimed; exact when nobody writes meanwhile.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buckets.iter().map(Bucket::live).sum()
+    }
+
+    /// Whether nothing is registered; exact when nobody writes meanwhile.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buckets.iter().all(|bucket| bucket.live() == 0)
+    }
+
+    /// How many pointers can be registered at once.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        Self::SLOTS - self.sealed
+    }
+}
+
+/// The key of a pointer that a caller may have registered: any but the one kept for BUSY.
+#[inline]
+fn callers_key(ptr: NonNull<u8>) -> Option<*mut u8> {
+    (ptr.as_ptr() != BUSY).then_some(ptr.as_ptr())
+}
+
+impl<const BUCKETS: usize, V: Value> Default for Registry<BUCKETS, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const BUCKETS: usize, V: Value + fmt::Debug> fmt::Debug for Registry<BUCKETS, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+impl<'a, const BUCKETS: usize, V: Value> IntoIterator for &'a Registry<BUCKETS, V> {
+    type Item = (NonNull<u8>, V);
+    type IntoIter = Iter<'a, V>;
+
+    fn into_iter(self) -> Iter<'a, V> {
+        self.iter()
+    }
+}
