@@ -12,17 +12,20 @@ use crate::table::{Call, ENTRIES};
 /// What flags can be given: the null stream's meaning.
 const FLAGS: cuuint64_t = 0b11;
 
-/// The forms of a function, by the name without its version.
+/// The forms of a function, by the name without its version. A name with one has no forms: the
+/// version is asked for by number.
 fn forms(base: &str) -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|entry| entry.name).filter(move |name| {
-        name.strip_prefix(base)
-            .is_some_and(|rest| rest.is_empty() || is_version(rest))
-    })
+    ENTRIES
+        .iter()
+        .map(|entry| entry.name)
+        .filter(move |name| without_version(name) == base)
 }
 
-fn is_version(text: &str) -> bool {
-    text.strip_prefix("_v")
-        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((base, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => base,
+        _ => name,
+    }
 }
 
 impl Instance {
