@@ -61,7 +61,11 @@ impl Instance {
         let name = unsafe { CStr::from_ptr(name) };
         let name = name.to_str().map_err(|_| invalid)?;
         let slot = slots::slot_of(self.number()).ok_or(CUresult::CUDA_ERROR_DEINITIALIZED)?;
-        Ok(self.form(name, version).map(|call| call.address(slot)))
+        let address = |call: Call| match self.config().exported {
+            Some(exported) => exported(call.entry().name),
+            None => call.address(slot),
+        };
+        Ok(self.form(name, version).map(address))
     }
 }
 
