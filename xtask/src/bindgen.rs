@@ -78,7 +78,7 @@ enum Purpose {
 fn bind(shell: &Shell, header: &Header, purpose: Purpose) -> Result<String> {
     let include = include_folder(shell, header)?;
     prepare_libclang(shell)?;
-    let compiler_include = cmd!(shell, "gcc -print-file-name=include").quiet().read()?;
+    let compiler_include = cmd!(shell, "cc -print-file-name=include").quiet().read()?;
     // The first macro makes the header declare every version of every function under its exact
     // exported name, the old forms included; the second leaves its enums as users see them.
     let source = "#define __CUDA_API_VERSION_INTERNAL\n\

@@ -30,6 +30,21 @@ const STAGES: &[(&str, &str, Body)] = &[
     ("test", "unit and integration tests", test),
     ("doctest", "every documentation example runs", doctest),
     ("docs", "the documentation builds without a warning", docs),
+    (
+        "bindgen",
+        "the bindings are what the headers of three CUDA versions say",
+        crate::bindgen::check,
+    ),
+    (
+        "linked",
+        "cumem-sys with the driver linked, not loaded",
+        crate::linked::stage,
+    ),
+    (
+        "windows",
+        "cumem-sys compiles for Windows",
+        crate::windows::stage,
+    ),
     ("cuda", "the kinds on a real GPU, where there is one", cuda),
 ];
 

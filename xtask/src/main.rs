@@ -5,6 +5,8 @@
 mod bindgen;
 mod ci;
 mod cuda;
+mod linked;
+mod windows;
 mod workspace;
 
 use std::process::ExitCode;

@@ -104,7 +104,7 @@ fn the_variable_names_the_one_library_to_use() {
 fn a_failed_load_does_not_stand_in_the_way_of_another_path() {
     let (_folder, library) = install();
     let missing = Driver::load_from("/nowhere/libcuda.so.1");
-    assert!(matches!(missing, Err(LoadError::NotFound { .. })));
+    assert!(matches!(missing, Err(LoadError::CannotOpen { .. })));
     Driver::load_from(&library).unwrap();
 }
 

@@ -158,9 +158,15 @@ impl SymbolReport {
     }
 }
 
-impl fmt::Display for SymbolReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl SymbolReport {
+    /// One line, without what is the same for all symbols of `library`.
+    fn line(&self, library: Option<&str>) -> String {
         let since = Version(self.symbol.since().cast_signed()).to_string();
+        let need = if self.symbol.is_required() {
+            "required"
+        } else {
+            "optional"
+        };
         let found = match self.source {
             Some(Source::Export) => "exported",
             Some(Source::ProcAddress) => "cuGetProcAddress",
@@ -168,21 +174,16 @@ impl fmt::Display for SymbolReport {
             None if self.symbol.is_required() => "MISSING",
             None => "absent",
         };
-        write!(
-            f,
-            "{:42} {since:>5} {:8} {found:16} {:10}",
+        let file = match self.file() {
+            file if file == library => "",
+            file => file.unwrap_or_default(),
+        };
+        let line = format!(
+            "{:38} {since:>5}  {need:8}  {found:16}  {:10}  {file}",
             self.symbol.name(),
-            if self.symbol.is_required() {
-                "required"
-            } else {
-                "optional"
-            },
             self.driver_says.unwrap_or("-"),
-        )?;
-        match &self.file {
-            Some(file) => write!(f, " {file}"),
-            None => Ok(()),
-        }
+        );
+        line.trim_end().to_owned()
     }
 }
 
@@ -322,7 +323,12 @@ impl fmt::Display for Diagnosis {
         match &self.outcome {
             Ok(Reached::Symbols) => writeln!(f, "cuInit     not called")?,
             Ok(Reached::Init) => writeln!(f, "cuInit     succeeded")?,
-            Err(error) => writeln!(f, "unusable   {error}")?,
+            // What was tried stands above; the error's further lines would repeat it.
+            Err(error) => {
+                let error = error.to_string();
+                let first = error.lines().next().unwrap_or_default();
+                writeln!(f, "unusable   {}", first.trim_end_matches(" Tried:"))?;
+            }
         }
         if self.symbols.is_empty() {
             return Ok(());
@@ -339,11 +345,11 @@ impl fmt::Display for Diagnosis {
         )?;
         writeln!(
             f,
-            "{:42} {:>5} {:8} {:16} {:10} file",
-            "symbol", "since", "need", "found", "driver's"
+            "{:38} {:>5}  {:8}  {:16}  {:10}  file, if another",
+            "symbol", "since", "need", "found", "look-up"
         )?;
         for report in &self.symbols {
-            writeln!(f, "{report}")?;
+            writeln!(f, "{}", report.line(self.library()))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 
 use cumem_sys::{Diagnose, LoadError, SYMBOLS, Source};
-use support::{Fixture, alone, compile, driver, folder};
+use support::{Fixture, driver};
 
 #[test]
 fn a_diagnosis_says_where_every_symbol_came_from() {
@@ -85,71 +85,4 @@ fn a_diagnosis_tells_what_is_missing_of_an_unusable_library() {
         text.lines()
             .any(|line| line.starts_with("cuMemFree_v2 ") && line.contains("MISSING"))
     );
-}
-
-#[cfg(not(feature = "linked"))]
-#[test]
-fn a_diagnosis_lists_what_was_tried_and_what_was_not() {
-    let test = "a_diagnosis_lists_what_was_tried_and_what_was_not";
-    let folder = folder(test);
-    let stub = compile(&folder, "libcuda.so.1", &["-DSTUB", "-Wl,-soname,stub"]);
-    let real = compile(&folder, "libcuda.so", &[]);
-    alone(test, &[("LD_LIBRARY_PATH", folder.as_os_str())], || {
-        let diagnosis = cumem_sys::diagnose();
-        if Path::new("/usr/lib/wsl/lib/libcuda.so.1").exists() {
-            return;
-        }
-        assert_eq!(diagnosis.library().map(Path::new), Some(real.as_path()));
-        assert!(diagnosis.met_stub());
-        let tried: Vec<&str> = diagnosis
-            .attempts()
-            .iter()
-            .map(|attempt| attempt.candidate())
-            .collect();
-        assert_eq!(
-            tried,
-            [
-                "libcuda.so.1, if already loaded",
-                stub.to_str().expect("UTF-8"),
-                "/usr/lib/wsl/lib/libcuda.so.1",
-            ]
-        );
-    });
-}
-
-#[cfg(not(feature = "linked"))]
-#[test]
-fn a_diagnosis_names_what_need_not_be_tried() {
-    let test = "a_diagnosis_names_what_need_not_be_tried";
-    let folder = folder(test);
-    compile(&folder, "libcuda.so.1", &[]);
-    alone(test, &[("LD_LIBRARY_PATH", folder.as_os_str())], || {
-        let text = cumem_sys::diagnose().to_string();
-        assert!(
-            text.contains("tried      libcuda.so.1, if already loaded"),
-            "{text}"
-        );
-        assert!(text.contains("not tried  libcuda.so\n"), "{text}");
-    });
-}
-
-#[cfg(not(feature = "linked"))]
-#[test]
-fn a_diagnosis_of_nothing_is_the_load_error() {
-    let test = "a_diagnosis_of_nothing_is_the_load_error";
-    let variables = [("CUMEM_DRIVER_PATH", std::ffi::OsStr::new("/nowhere"))];
-    alone(test, &variables, || {
-        let diagnosis = cumem_sys::diagnose();
-        assert!(diagnosis.library().is_none() && diagnosis.symbols().is_empty());
-        let error = diagnosis.error().expect("there is none").to_string();
-        assert_eq!(
-            error,
-            cumem_sys::Driver::load().expect_err("none").to_string()
-        );
-        assert!(
-            diagnosis
-                .to_string()
-                .contains("CUMEM_DRIVER_PATH names the library")
-        );
-    });
 }

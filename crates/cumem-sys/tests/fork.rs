@@ -5,36 +5,9 @@
 mod support;
 
 use std::ffi::c_int;
-use std::path::Path;
-use std::time::Duration;
 
-use cumem_sys::{CUresult, Diagnose, Driver, LoadError};
-use support::{Fixture, alone, driver};
-
-/// Whether `body` is true in a forked child. A child that hangs is killed, which is false.
-fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs on one thread, on which what it needs of the C library works; it
-    // leaves by `_exit`, so nothing of the parent's is ended twice.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork works");
-    if child == 0 {
-        // SAFETY: only this process, which nothing else runs in.
-        unsafe { libc::alarm(20) };
-        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: see above.
-        unsafe { libc::_exit(c_int::from(!verdict.unwrap_or(false))) };
-    }
-    let mut status = 0;
-    // SAFETY: the child is ours, and the status is a local.
-    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!(ended, child);
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-}
-
-fn is_forked(error: &LoadError) -> bool {
-    let text = error.to_string();
-    matches!(error, LoadError::Forked { .. }) && text.contains("forked") && text.contains("child")
-}
+use cumem_sys::{CUresult, Diagnose, Driver};
+use support::{Fixture, alone, driver, in_child, is_forked};
 
 #[test]
 fn in_a_child_every_call_says_that_it_was_forked_and_the_parent_goes_on() {
@@ -133,28 +106,5 @@ fn a_driver_that_the_child_makes_is_not_mistaken_for_the_parents() {
             let own = Driver::load_from(&other).expect("one that the parent didn't initialise");
             parents.is_forked() && !own.is_forked() && own.mem_alloc(16).is_ok()
         }));
-    });
-}
-
-#[cfg(not(feature = "linked"))]
-#[test]
-fn a_fork_while_another_thread_loads_leaves_the_child_nothing_to_wait_for() {
-    let test = "a_fork_while_another_thread_loads_leaves_the_child_nothing_to_wait_for";
-    let library = driver(test, &[]);
-    alone(test, &[("CUMEM_DRIVER_PATH", library.as_os_str())], || {
-        let fixture = Fixture::open(&library);
-        fixture.set("fixture_hold_init", 1);
-        std::thread::scope(|scope| {
-            let loading = scope.spawn(|| Driver::global().is_ok());
-            while fixture.get("fixture_in_init") == 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let child = in_child(|| Driver::global().is_err_and(is_forked));
-            fixture.set("fixture_hold_init", 0);
-            assert!(child);
-            assert!(loading.join().expect("no panic"));
-        });
-        assert!(Driver::global().is_ok());
-        assert!(Path::new(Driver::global().expect("loaded").label()) == library);
     });
 }

@@ -8,7 +8,7 @@ use xshell::Shell;
 use xtask::report::Outcome;
 
 use super::abi::{Abi, Layout};
-use super::headers::{HEADERS, Header, NEWEST, include_folder};
+use super::headers::{HEADERS, Header, NEWEST, include_folder, unavailable};
 use super::{Bound, Purpose, bind, bindings_file, bound_functions, error_names_file, generate};
 
 /// C names that mean another exported function in one header than in another, or than the one that
@@ -54,6 +54,9 @@ const DECLARED_CONSTANTS: &[(&str, &str)] = &[
 
 /// The CI stage.
 pub(crate) fn check(shell: &Shell) -> Result<Outcome> {
+    if let Some(why) = unavailable(shell) {
+        return Ok(Outcome::Skipped(why));
+    }
     let generated = generate(shell, NEWEST)?;
     for (path, wanted) in [
         (bindings_file()?, &generated.bindings),

@@ -43,6 +43,16 @@ pub(super) const NEWEST: &Header = &Header {
 
 const LIBCLANG: &str = "libclang==18.1.1";
 
+/// Fetches everything that isn't here yet. The answer is why that can't be done on this machine, if
+/// it can't.
+pub(super) fn unavailable(shell: &Shell) -> Option<String> {
+    let packages = HEADERS.iter().map(|header| header.package);
+    packages
+        .chain([LIBCLANG])
+        .find_map(|package| unpack_wheel(shell, package).err())
+        .map(|error| format!("the headers can't be fetched from PyPI here: {error:#}"))
+}
+
 /// Where the header's folder is, downloaded if it wasn't before.
 pub(super) fn include_folder(shell: &Shell, header: &Header) -> Result<PathBuf> {
     let folder = unpack_wheel(shell, header.package)?;

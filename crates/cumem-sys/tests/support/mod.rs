@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cumem_sys::LoadError;
+
 /// A folder of a test's own, emptied.
 pub(crate) fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
@@ -95,4 +97,38 @@ pub(crate) fn alone(test: &str, variables: &[(&str, &OsStr)], body: impl FnOnce(
         "{text}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Checks that an error's text has these words.
+pub(crate) fn says(error: &LoadError, words: &[&str]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in: {text}");
+    }
+}
+
+/// Whether `body` is true in a forked child. A child that hangs is killed, which is false.
+pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child runs on one thread, on which what it needs of the C library works; it
+    // leaves by `_exit`, so nothing of the parent's is ended twice.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork works");
+    if child == 0 {
+        // SAFETY: only this process, which nothing else runs in.
+        unsafe { libc::alarm(20) };
+        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: see above.
+        unsafe { libc::_exit(c_int::from(!verdict.unwrap_or(false))) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status is a local.
+    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(ended, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+/// Whether it is the error of a forked child, and says so.
+pub(crate) fn is_forked(error: &LoadError) -> bool {
+    let text = error.to_string();
+    matches!(error, LoadError::Forked { .. }) && text.contains("forked") && text.contains("child")
 }
