@@ -32,6 +32,19 @@ struct Program {
     environment: &'static [(&'static str, &'static str)],
 }
 
+impl Program {
+    /// A test file that runs on a real driver too. One test at a time: they share the driver.
+    const fn test(name: &'static str, package: &'static str) -> Self {
+        Self {
+            name,
+            package,
+            target: Target::Test,
+            arguments: &["--test-threads=1"],
+            environment: &[("CUMEM_TEST_DRIVER", "real")],
+        }
+    }
+}
+
 enum Target {
     Example,
     Test,
@@ -47,12 +60,18 @@ const PROGRAMS: &[Program] = &[
         environment: &[],
     },
     Program {
-        name: "kinds",
-        package: "cumem",
-        target: Target::Test,
+        name: "driver_report",
+        package: "cumem-sys",
+        target: Target::Example,
         arguments: &[],
-        environment: &[("CUMEM_TEST_DRIVER", "real")],
+        environment: &[],
     },
+    Program::test("kinds", "cumem"),
+    Program::test("process", "cumem"),
+    Program::test("ranges", "cumem-unified"),
+    Program::test("device", "cumem-device"),
+    Program::test("pinned", "cumem-pinned"),
+    Program::test("growing", "cumem-virtual"),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
