@@ -117,6 +117,19 @@ impl<'a> Entered<'a> {
         })
     }
 
+    /// Makes the context current that live memory of the driver was allocated in.
+    ///
+    /// For calls about a pointer that need some context, such as `cuMemAdvise`.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` for an address that the driver doesn't know.
+    pub fn context_of(
+        driver: &'a Driver,
+        pointer: cumem_sys::CUdeviceptr,
+    ) -> Result<Self, CuError> {
+        Self::new(driver, driver.pointer_context(pointer)?)
+    }
+
     /// The context that is current, when the caller made it so.
     pub(crate) fn current(driver: &'a Driver) -> Result<Self, CuError> {
         Ok(Self {
