@@ -46,6 +46,7 @@ impl Program {
 }
 
 enum Target {
+    Binary,
     Example,
     Test,
 }
@@ -72,6 +73,13 @@ const PROGRAMS: &[Program] = &[
     Program::test("device", "cumem-device"),
     Program::test("pinned", "cumem-pinned"),
     Program::test("growing", "cumem-virtual"),
+    Program {
+        name: "bench-backends",
+        package: "cumem-benches",
+        target: Target::Binary,
+        arguments: &["--driver", "real", "--out", "{results}/backends.json"],
+        environment: &[],
+    },
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -153,6 +161,7 @@ fn step(program: &Program) -> Step {
 fn build(shell: &Shell, program: &Program) -> Result<PathBuf> {
     let Program { name, package, .. } = program;
     let (command, selector) = match program.target {
+        Target::Binary => ("build", ["--bin", name]),
         Target::Example => ("build", ["--example", name]),
         Target::Test => ("test", ["--test", name]),
     };

@@ -134,6 +134,14 @@ fn run(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
+/// # Safety
+/// The address is that of a C function of type `F`.
+unsafe fn function<F: Copy>(address: *const c_void) -> F {
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: the caller promises the type, and a function pointer is its address.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
 /// The driver's functions, called without anything between.
 struct Raw {
     managed: unsafe extern "C" fn(*mut CUdeviceptr, usize, u32) -> CUresult,
@@ -160,14 +168,14 @@ impl Raw {
         // the field's.
         unsafe {
             Ok(Self {
-                managed: std::mem::transmute::<*const c_void, _>(find("cuMemAllocManaged")?),
-                advise: std::mem::transmute::<*const c_void, _>(find("cuMemAdvise_v2")?),
-                device: std::mem::transmute::<*const c_void, _>(find("cuMemAlloc_v2")?),
-                free: std::mem::transmute::<*const c_void, _>(find("cuMemFree_v2")?),
-                ordered: std::mem::transmute::<*const c_void, _>(find("cuMemAllocAsync")?),
-                free_ordered: std::mem::transmute::<*const c_void, _>(find("cuMemFreeAsync")?),
-                pinned: std::mem::transmute::<*const c_void, _>(find("cuMemHostAlloc")?),
-                free_pinned: std::mem::transmute::<*const c_void, _>(find("cuMemFreeHost")?),
+                managed: function(find("cuMemAllocManaged")?),
+                advise: function(find("cuMemAdvise_v2")?),
+                device: function(find("cuMemAlloc_v2")?),
+                free: function(find("cuMemFree_v2")?),
+                ordered: function(find("cuMemAllocAsync")?),
+                free_ordered: function(find("cuMemFreeAsync")?),
+                pinned: function(find("cuMemHostAlloc")?),
+                free_pinned: function(find("cuMemFreeHost")?),
             })
         }
     }

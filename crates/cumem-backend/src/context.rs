@@ -22,7 +22,8 @@ pub enum ContextPolicy {
     Primary,
     /// Whatever context is current on the allocating thread.
     ///
-    /// For applications that make contexts of their own. Allocation on a thread without one
+    /// For applications that make contexts of their own. The memory lands on that context's device,
+    /// which the backend's ordinal should name: it is only reported. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
     /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context).
     Current,
@@ -42,19 +43,20 @@ impl PrimaryContext {
     }
 
     /// The context, retained by the first call.
-    pub(crate) fn get(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+    pub(crate) fn get(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
         // Acquire pairs with the Release of the exchange below: whoever sees the handle also
         // sees what the driver did to make it.
         let handle = self.handle.load(Ordering::Acquire);
         if handle.is_null() {
-            self.retain(driver, device)
+            self.retain(driver, ordinal)
         } else {
             Ok(handle)
         }
     }
 
     #[cold]
-    fn retain(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+    fn retain(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
+        let device = driver.device_get(ordinal)?;
         let mine = driver.device_primary_ctx_retain(device)?;
         // Success: Release publishes the handle to `get`. Failure: Acquire, as in `get`.
         match self.handle.compare_exchange(
@@ -78,8 +80,11 @@ impl PrimaryContext {
     ///
     /// # Safety
     /// Nothing that the owner allocated in the context is in use any more.
-    pub(crate) unsafe fn release(&mut self, driver: &Driver, device: CUdevice) {
-        if !core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+    pub(crate) unsafe fn release(&mut self, driver: &Driver, ordinal: i32) {
+        if core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+            return;
+        }
+        if let Ok(device) = driver.device_get(ordinal) {
             // SAFETY: the reference was ours, and the caller promises that what it kept alive is
             // no longer in use.
             let _ = unsafe { driver.device_primary_ctx_release(device) };
