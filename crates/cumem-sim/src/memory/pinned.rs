@@ -141,6 +141,9 @@ impl Instance {
     }
 
     pub(crate) unsafe fn cuMemHostUnregister(&self, pointer: *mut c_void) -> Answer {
+        if pointer.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
         let mut state = self.state();
         let address = pointer.addr() as u64;
         let kind = state.allocations.get(&address).map(|one| one.kind);
