@@ -74,6 +74,13 @@ const PROGRAMS: &[Program] = &[
     Program::test("pinned", "cumem-pinned"),
     Program::test("growing", "cumem-virtual"),
     Program {
+        name: "conformance",
+        package: "cumem-conformance",
+        target: Target::Binary,
+        arguments: &["--driver", "real", "--json", "{results}/conformance.json"],
+        environment: &[],
+    },
+    Program {
         name: "bench-backends",
         package: "cumem-benches",
         target: Target::Binary,

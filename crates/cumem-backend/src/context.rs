@@ -43,6 +43,7 @@ impl PrimaryContext {
     }
 
     /// The context, retained by the first call.
+    #[inline]
     pub(crate) fn get(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
         // Acquire pairs with the Release of the exchange below: whoever sees the handle also
         // sees what the driver did to make it.
@@ -106,6 +107,7 @@ pub struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     /// Makes `context` current, pushing it only if it isn't already.
+    #[inline]
     pub(crate) fn new(driver: &'a Driver, context: CUcontext) -> Result<Self, CuError> {
         let pushed = driver.ctx_get_current()? != context;
         if pushed {
@@ -136,6 +138,7 @@ impl<'a> Entered<'a> {
     }
 
     /// The context that is current, when the caller made it so.
+    #[inline]
     pub(crate) fn current(driver: &'a Driver) -> Result<Self, CuError> {
         Ok(Self {
             driver,
@@ -147,6 +150,7 @@ impl<'a> Entered<'a> {
 
     /// The context.
     #[must_use]
+    #[inline]
     pub fn context(&self) -> CUcontext {
         self.context
     }

@@ -102,6 +102,7 @@ impl Counters {
     }
 
     /// Counted before the pointer can be released, so that the live bytes never wrap below zero.
+    #[inline]
     pub(crate) fn allocated(&self, bytes: usize) {
         let hot = &*self.hot;
         hot.allocated.fetch_add(1, Relaxed);
@@ -121,6 +122,7 @@ impl Counters {
         self.asked_in_vain();
     }
 
+    #[inline]
     pub(crate) fn released(&self, bytes: usize) {
         self.hot.released.fetch_add(1, Relaxed);
         self.hot.live_bytes.fetch_sub(bytes, Relaxed);
