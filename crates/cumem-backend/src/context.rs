@@ -22,7 +22,8 @@ pub enum ContextPolicy {
     Primary,
     /// Whatever context is current on the allocating thread.
     ///
-    /// For applications that make contexts of their own. Allocation on a thread without one
+    /// For applications that make contexts of their own. The memory lands on that context's device,
+    /// which the backend's ordinal should name: it is only reported. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
     /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context).
     Current,
@@ -42,19 +43,21 @@ impl PrimaryContext {
     }
 
     /// The context, retained by the first call.
-    pub(crate) fn get(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+    #[inline]
+    pub(crate) fn get(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
         // Acquire pairs with the Release of the exchange below: whoever sees the handle also
         // sees what the driver did to make it.
         let handle = self.handle.load(Ordering::Acquire);
         if handle.is_null() {
-            self.retain(driver, device)
+            self.retain(driver, ordinal)
         } else {
             Ok(handle)
         }
     }
 
     #[cold]
-    fn retain(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+    fn retain(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
+        let device = driver.device_get(ordinal)?;
         let mine = driver.device_primary_ctx_retain(device)?;
         // Success: Release publishes the handle to `get`. Failure: Acquire, as in `get`.
         match self.handle.compare_exchange(
@@ -78,8 +81,11 @@ impl PrimaryContext {
     ///
     /// # Safety
     /// Nothing that the owner allocated in the context is in use any more.
-    pub(crate) unsafe fn release(&mut self, driver: &Driver, device: CUdevice) {
-        if !core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+    pub(crate) unsafe fn release(&mut self, driver: &Driver, ordinal: i32) {
+        if core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+            return;
+        }
+        if let Ok(device) = driver.device_get(ordinal) {
             // SAFETY: the reference was ours, and the caller promises that what it kept alive is
             // no longer in use.
             let _ = unsafe { driver.device_primary_ctx_release(device) };
@@ -87,9 +93,11 @@ impl PrimaryContext {
     }
 }
 
-/// A context that is current on this thread until the value is dropped.
+/// A context that is current on this thread until the value is dropped; then what was current
+/// before is so again. Not `Send`: the stack of contexts is the thread's.
 #[derive(Debug)]
-pub(crate) struct Entered<'a> {
+#[must_use = "the context is current only as long as this value lives"]
+pub struct Entered<'a> {
     driver: &'a Driver,
     context: CUcontext,
     pushed: bool,
@@ -99,6 +107,7 @@ pub(crate) struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     /// Makes `context` current, pushing it only if it isn't already.
+    #[inline]
     pub(crate) fn new(driver: &'a Driver, context: CUcontext) -> Result<Self, CuError> {
         let pushed = driver.ctx_get_current()? != context;
         if pushed {
@@ -115,7 +124,21 @@ impl<'a> Entered<'a> {
         })
     }
 
+    /// Makes the context current that live memory of the driver was allocated in.
+    ///
+    /// For calls about a pointer that need some context, such as `cuMemAdvise`.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` for an address that the driver doesn't know.
+    pub fn context_of(
+        driver: &'a Driver,
+        pointer: cumem_sys::CUdeviceptr,
+    ) -> Result<Self, CuError> {
+        Self::new(driver, driver.pointer_context(pointer)?)
+    }
+
     /// The context that is current, when the caller made it so.
+    #[inline]
     pub(crate) fn current(driver: &'a Driver) -> Result<Self, CuError> {
         Ok(Self {
             driver,
@@ -125,7 +148,10 @@ impl<'a> Entered<'a> {
         })
     }
 
-    pub(crate) fn context(&self) -> CUcontext {
+    /// The context.
+    #[must_use]
+    #[inline]
+    pub fn context(&self) -> CUcontext {
         self.context
     }
 }
@@ -135,6 +161,66 @@ impl Drop for Entered<'_> {
         if self.pushed {
             // A failure here means that the driver is going away; there is no stack to restore.
             let _ = self.driver.ctx_pop_current();
+        }
+    }
+}
+
+/// A reference to a device's primary context, given back on drop: for resources that live in a
+/// context and are no allocations of a backend.
+#[derive(Debug)]
+pub struct DeviceContext {
+    driver: Driver,
+    ordinal: i32,
+    device: CUdevice,
+    context: CUcontext,
+}
+
+// SAFETY: the context is a handle that the driver takes on any thread.
+unsafe impl Send for DeviceContext {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceContext {}
+
+impl DeviceContext {
+    /// Takes a reference to the primary context of the device with this ordinal.
+    ///
+    /// # Errors
+    /// No such device, or the driver's answer.
+    pub fn retain(driver: &Driver, ordinal: i32) -> Result<Self, CuError> {
+        let device = driver.device_get(ordinal)?;
+        Ok(Self {
+            driver: driver.clone(),
+            ordinal,
+            device,
+            context: driver.device_primary_ctx_retain(device)?,
+        })
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// The device's ordinal.
+    #[must_use]
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// Makes the context current on this thread.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn enter(&self) -> Result<Entered<'_>, CuError> {
+        Entered::new(&self.driver, self.context)
+    }
+}
+
+impl Drop for DeviceContext {
+    fn drop(&mut self) {
+        if !crate::exit::exiting() && !self.driver.is_forked() {
+            // SAFETY: the reference is ours, and what it kept alive for its owner is gone before it.
+            let _ = unsafe { self.driver.device_primary_ctx_release(self.device) };
         }
     }
 }

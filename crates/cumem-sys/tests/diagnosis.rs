@@ -86,3 +86,11 @@ fn a_diagnosis_tells_what_is_missing_of_an_unusable_library() {
             .any(|line| line.starts_with("cuMemFree_v2 ") && line.contains("MISSING"))
     );
 }
+
+#[test]
+fn a_stub_is_known_without_cuinit() {
+    let library = driver("stub", &["-DSTUB"]);
+    let diagnosis = Diagnose::new().path(&library).without_init().run();
+    assert!(diagnosis.met_stub() && diagnosis.library().is_none());
+    assert!(matches!(diagnosis.error(), Some(LoadError::Stub { .. })));
+}

@@ -5,6 +5,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::bucket::Bucket;
+use crate::mutant;
 use crate::table::{Place, Table};
 use crate::value::Value;
 
@@ -28,6 +29,9 @@ impl<'a, V: Value> Claim<'a, V> {
     /// For the thread that took `key` at `place` from the live state.
     #[inline]
     pub(crate) fn new(table: Table<'a, V>, place: Place, key: NonNull<u8>) -> Self {
+        if mutant::on("slot empty while claimed") {
+            table.buckets[place.bucket].clear(place.slot);
+        }
         Self { table, place, key }
     }
 
@@ -54,6 +58,11 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     pub fn remove(self) -> V {
         let this = ManuallyDrop::new(self);
+        if mutant::on("slot emptied before the value is read") {
+            this.bucket().clear(this.place.slot);
+            this.table.forget_way(this.key.as_ptr(), this.place.bucket);
+            return this.value();
+        }
         let value = this.value();
         this.bucket().clear(this.place.slot);
         // Only now: without its directions, a key that is still there would be lost.
@@ -79,6 +88,12 @@ impl<'a, V: Value> Claim<'a, V> {
 impl<V: Value> Drop for Claim<'_, V> {
     #[inline]
     fn drop(&mut self) {
+        if mutant::on("dropped claim not restored") {
+            return;
+        }
+        if mutant::on("directions taken back by restore") {
+            self.table.forget_way(self.key.as_ptr(), self.place.bucket);
+        }
         self.bucket().restore(self.place.slot, self.key.as_ptr());
     }
 }

@@ -40,26 +40,9 @@ pub struct Registry<const BUCKETS: usize, V: Value = ()> {
     _value: PhantomData<fn(V) -> V>,
 }
 
+/// Making one. Constant, except under loom, whose atomics can't be made in a constant.
+#[cfg(not(loom))]
 impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
-    const SLOTS: usize = {
-        assert!(BUCKETS > 0, "a registry needs at least one bucket");
-        assert!(
-            BUCKETS <= MAX_SLOTS / SLOTS,
-            "a registry has at most MAX_CAPACITY slots"
-        );
-        BUCKETS * SLOTS
-    };
-
-    const STEPS: &'static Steps = &const { Steps::new(BUCKETS) };
-
-    #[inline]
-    fn table(&self) -> Table<'_, V> {
-        Table {
-            buckets: &self.buckets,
-            steps: Self::STEPS,
-        }
-    }
-
     /// An empty registry for `SLOTS_PER_BUCKET * BUCKETS` pointers.
     ///
     /// All its bytes are zero, so a `static` takes no room in the executable.
@@ -87,16 +70,73 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
         );
         let sealed = Self::SLOTS - capacity;
         let mut buckets = [const { Bucket::EMPTY }; BUCKETS];
-        // Spread evenly, so that no bucket overflows much sooner than the others.
         let mut bucket = 0;
         while bucket < BUCKETS {
-            buckets[bucket].seal(sealed / BUCKETS + (bucket < sealed % BUCKETS) as usize);
+            buckets[bucket].seal(share(sealed, bucket, BUCKETS));
             bucket += 1;
         }
         Self {
             buckets,
             sealed,
             _value: PhantomData,
+        }
+    }
+}
+
+/// For the models: the bucket where `ptr` wants to be, and its tag.
+#[cfg(loom)]
+pub fn route_of(ptr: NonNull<u8>, buckets: usize) -> (usize, usize) {
+    let route = crate::route::Route::of(ptr.as_ptr(), buckets);
+    (route.home, route.tag())
+}
+
+#[cfg(loom)]
+#[allow(missing_docs)]
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    pub fn new() -> Self {
+        Self::with_capacity(Self::SLOTS)
+    }
+
+    pub fn with_capacity(capacity: usize) -> Self {
+        let sealed = Self::SLOTS - capacity;
+        Self {
+            buckets: core::array::from_fn(|bucket| Bucket::sealed(share(sealed, bucket, BUCKETS))),
+            sealed,
+            _value: PhantomData,
+        }
+    }
+
+    /// Whether no bucket gives directions to anywhere.
+    pub fn has_no_directions(&self) -> bool {
+        self.buckets
+            .iter()
+            .all(|bucket| bucket.signpost.read().none())
+    }
+}
+
+/// How many of the sealed slots are in this bucket: spread evenly, so that no bucket overflows
+/// much sooner than the others.
+const fn share(sealed: usize, bucket: usize, buckets: usize) -> usize {
+    sealed / buckets + (bucket < sealed % buckets) as usize
+}
+
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    const SLOTS: usize = {
+        assert!(BUCKETS > 0, "a registry needs at least one bucket");
+        assert!(
+            BUCKETS <= MAX_SLOTS / SLOTS,
+            "a registry has at most MAX_CAPACITY slots"
+        );
+        BUCKETS * SLOTS
+    };
+
+    const STEPS: &'static Steps = &const { Steps::new(BUCKETS) };
+
+    #[inline]
+    fn table(&self) -> Table<'_, V> {
+        Table {
+            buckets: &self.buckets,
+            steps: Self::STEPS,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The algorithms: how keys get into the buckets, are found there, and leave.
 
 use crate::bucket::{Bucket, SLOTS};
+use crate::mutant;
 use crate::route::{Route, Steps};
 use crate::value::Value;
 
@@ -49,13 +50,29 @@ impl<'a, V: Value> Table<'a, V> {
         let tag = route.tag();
         let mut at = route.home;
         for distance in 1..self.buckets.len() {
+            if distance == 2 && mutant::on("full after two buckets") {
+                break;
+            }
             at = self.steps.after(at, tag, self.buckets.len());
             if let Some(slot) = self.buckets[at].take_empty(route) {
+                let give_directions = || {
+                    self.on_the_way(route, distance, |bucket, distance| {
+                        bucket.signpost.lead(tag, distance)
+                    });
+                };
+                if mutant::on("directions after publication") {
+                    self.buckets[at].publish(slot, key, value);
+                    give_directions();
+                    return true;
+                }
+                if mutant::on("directions given twice") {
+                    give_directions();
+                }
                 // The directions come before the key: from the moment when it can be found,
                 // it can also be removed, and then they are taken back.
-                self.on_the_way(route, distance, |bucket, distance| {
-                    bucket.signpost.lead(tag, distance)
-                });
+                if !mutant::on("no directions") {
+                    give_directions();
+                }
                 self.buckets[at].publish(slot, key, value);
                 return true;
             }
@@ -67,8 +84,11 @@ impl<'a, V: Value> Table<'a, V> {
     #[inline]
     pub(crate) fn forget_way(self, key: *mut u8, at: usize) {
         let route = self.route(key);
-        if at != route.home {
+        if at != route.home && !mutant::on("directions never taken back") {
             self.forget_way_beyond_home(route, at);
+            if mutant::on("directions taken back twice") {
+                self.forget_way_beyond_home(route, at);
+            }
         }
     }
 
@@ -117,6 +137,9 @@ impl<'a, V: Value> Table<'a, V> {
         if home.signpost.read().none() {
             return None;
         }
+        if mutant::on("search ends at an empty slot") && home.has_room() {
+            return None;
+        }
         self.search_beyond_home(route, look)
     }
 
@@ -129,13 +152,16 @@ impl<'a, V: Value> Table<'a, V> {
         let mut at = route.home;
         loop {
             let directions = self.buckets[at].signpost.read();
+            if mutant::on("signs not followed") {
+                return None;
+            }
             for distance in directions.distances(tag) {
                 let there = self.steps.ahead(at, tag, distance, self.buckets.len());
                 if let Some(found) = look(&self.buckets[there], route) {
                     return Some((there, found));
                 }
             }
-            if !directions.passed() {
+            if !directions.passed() || mutant::on("passes not followed") {
                 return None;
             }
             at = self.steps.after(at, tag, self.buckets.len());
