@@ -1,6 +1,8 @@
-//! Gives the library the name that programs linked to libcuda ask for.
+//! Gives the library the name that the dynamic loader knows the CUDA driver by.
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|system| system == "linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    }
 }

@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cumem-unified", &["cumem-backend", "cumem-sys"]),
     ("cumem-device", &["cumem-backend", "cumem-sys"]),
     ("cumem-pinned", &["cumem-backend", "cumem-sys"]),
+    ("cumem-virtual", &["cumem-backend", "cumem-sys"]),
     ("cumem-sim", &["cumem-sys"]),
     (
         "cumem",

@@ -5,7 +5,7 @@ use core::panic::Location;
 use core::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use cumem_sys::{CUcontext, CUdevice, CUresult, CuError, Driver};
+use cumem_sys::{CUcontext, CUdevice, CUresult, CUstream, CuError, Driver};
 use ptr_registry::{Claim, Registry, buckets_for};
 
 use crate::alignment::Request;
@@ -13,7 +13,7 @@ use crate::allocation::Allocation;
 use crate::context::{ContextPolicy, Entered, PrimaryContext};
 use crate::error::{AllocError, AllocFailure, ReleaseError};
 use crate::exit;
-use crate::kind::{HostAccess, MemoryKind, Target};
+use crate::kind::{HostAccess, MemoryKind, StreamOrderedKind, Target};
 use crate::live::{LeakReport, LiveAllocation};
 use crate::memory_backend::MemoryBackend;
 use crate::pointer::to_device_ptr;
@@ -32,6 +32,9 @@ pub const DEFAULT_BUCKETS: usize = buckets_for(DEFAULT_CAPACITY);
 /// thread. It calls the process-wide driver ([`Driver::global`]) unless it was given another one,
 /// and finds it at the first allocation.
 ///
+/// It keeps its registry inside itself: a quarter of a mebibyte with the default capacity. Make it a
+/// `static`, or box it.
+///
 /// Dropping a backend releases whatever it still holds, so memory that was handed out raw must
 /// no longer be in use then. A `static` is never dropped.
 pub struct Backend<K: MemoryKind, const BUCKETS: usize = DEFAULT_BUCKETS> {
@@ -48,7 +51,9 @@ impl<K: MemoryKind> Backend<K> {
     /// A backend that holds [`DEFAULT_CAPACITY`] pointers, on device 0.
     #[must_use]
     pub const fn new() -> Self {
-        Self::with_capacity(DEFAULT_CAPACITY)
+        // Made at compile time, so that a backend made at run time is one copy on the stack; the
+        // steps of `with_capacity` would be several in a debug build.
+        const { Self::with_capacity(DEFAULT_CAPACITY) }
     }
 }
 
@@ -112,6 +117,16 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         );
         self.driver = OnceLock::from(driver);
         self
+    }
+
+    /// Has this backend call `driver` instead of the process-wide one: for a `static` backend, which
+    /// can't be moved through [`with_driver`](Self::with_driver).
+    ///
+    /// # Errors
+    /// Gives `driver` back if the backend has a driver already: one that was set, or the
+    /// process-wide one if it has allocated.
+    pub fn set_driver(&self, driver: Driver) -> Result<(), Driver> {
+        self.driver.set(driver)
     }
 
     /// How many pointers the backend can hold.
@@ -217,10 +232,41 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         Ok(self.driver.get_or_init(|| driver.clone()))
     }
 
+    /// An allocation, in the order of `stream` if the kind has one.
+    fn acquire_in_order(
+        &self,
+        size: usize,
+        align: usize,
+        stream: CUstream,
+        site: &'static Location<'static>,
+    ) -> Result<NonNull<u8>, AllocError> {
+        Request::new(size, align)
+            .map_err(AllocFailure::from)
+            .and_then(|request| self.allocate_request(request, stream, site))
+            .map_err(|failure| {
+                if let AllocFailure::RegistryFull { .. } = failure {
+                    self.counters.registry_full();
+                } else {
+                    self.counters.failed();
+                }
+                let held = self.counters.read();
+                AllocError {
+                    kind: K::NAME,
+                    device: self.ordinal,
+                    size,
+                    align,
+                    live: held.live,
+                    live_bytes: held.live_bytes,
+                    failure,
+                }
+            })
+    }
+
     /// Steps 2 to 6 of the protocol.
     fn allocate_request(
         &self,
         request: Request,
+        stream: CUstream,
         site: &'static Location<'static>,
     ) -> Result<NonNull<u8>, AllocFailure> {
         if !self.registry.has_room() {
@@ -237,6 +283,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             ordinal: self.ordinal,
             device,
             context: entered.context(),
+            stream,
         };
         let fresh = self.allocate_fresh(target, request)?;
         let ptr = self.record(target, request, fresh, site)?;
@@ -272,8 +319,10 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 return Ok(fresh);
             }
             // The driver promises less than was wanted, and gave less: take a larger block.
+            let Fresh { base, .. } = fresh;
             // SAFETY: the block came from `allocate` just above, and nothing knows of it yet.
-            if let Err(error) = unsafe { self.kind.release(target.driver, fresh.base) } {
+            let freed = unsafe { self.kind.release(target.driver, base, target.stream) };
+            if let Err(error) = freed {
                 self.counters.lost();
                 return Err(AllocFailure::Refused(error));
             }
@@ -302,6 +351,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             offset: offset as u32,
             refused: CUresult::CUDA_SUCCESS,
             context: target.context,
+            stream: target.stream,
             site,
         };
         if self.registry.register(ptr, record).is_ok() {
@@ -309,7 +359,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         }
         self.counters.not_registered(request.size);
         // SAFETY: the block is fresh, and nothing knows of it.
-        if unsafe { self.kind.release(target.driver, fresh.base) }.is_err() {
+        if unsafe { self.kind.release(target.driver, fresh.base, target.stream) }.is_err() {
             self.counters.lost();
         }
         Err(self.registry_full())
@@ -334,14 +384,50 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         self.counters.gone(record.size);
     }
 
-    /// Steps 2 and 3 of a release.
+    /// A release, with `free` as what gives the memory back to the driver.
+    fn release_with(
+        &self,
+        ptr: NonNull<u8>,
+        free: impl FnOnce(&Driver, NonNull<u8>, &Record) -> Result<(), CuError>,
+    ) -> Result<(), ReleaseError> {
+        match self.registry.claim(ptr) {
+            Some(claim) => self.release_claimed(ptr, claim, free),
+            None => {
+                self.counters.not_owned();
+                Err(ReleaseError::NotOwned {
+                    kind: K::NAME,
+                    address: ptr.addr().get(),
+                })
+            }
+        }
+    }
+
+    /// Frees through the kind's entry point, in the order of `stream`.
     ///
     /// # Safety
-    /// Nothing uses the claimed memory any more.
-    unsafe fn release_claimed(
+    /// As for [`MemoryKind::release`].
+    unsafe fn free(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+        record: &Record,
+        stream: CUstream,
+    ) -> Result<(), CuError> {
+        let _entered = if K::RELEASE_NEEDS_CONTEXT {
+            Some(Entered::new(driver, record.context)?)
+        } else {
+            None
+        };
+        // SAFETY: the caller's promise is the same one.
+        unsafe { self.kind.release(driver, base, stream) }
+    }
+
+    /// Steps 2 and 3 of a release.
+    fn release_claimed(
         &self,
         ptr: NonNull<u8>,
         claim: Claim<'_, Record>,
+        free: impl FnOnce(&Driver, NonNull<u8>, &Record) -> Result<(), CuError>,
     ) -> Result<(), ReleaseError> {
         let kind = K::NAME;
         let address = ptr.addr().get();
@@ -361,9 +447,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         }
         // SAFETY: the record says how far the caller's pointer is from the driver's, in one block.
         let base = unsafe { ptr.sub(record.offset as usize) };
-        // SAFETY: the claim makes this the only release of the block, and the caller promises
-        // that nothing uses it.
-        match unsafe { self.free(driver, base, &record) } {
+        match free(driver, base, &record) {
             Ok(()) => {
                 claim.remove();
                 self.counters.released(record.size);
@@ -392,23 +476,6 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 })
             }
         }
-    }
-
-    /// # Safety
-    /// As for [`MemoryKind::release`].
-    unsafe fn free(
-        &self,
-        driver: &Driver,
-        base: NonNull<u8>,
-        record: &Record,
-    ) -> Result<(), CuError> {
-        let _entered = if K::RELEASE_NEEDS_CONTEXT {
-            Some(Entered::new(driver, record.context)?)
-        } else {
-            None
-        };
-        // SAFETY: the caller's promise is the same one.
-        unsafe { self.kind.release(driver, base) }
     }
 
     /// Whether a refused free means that the memory no longer exists.
@@ -443,6 +510,63 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             refused: (record.refused != CUresult::CUDA_SUCCESS).then_some(record.refused),
             site: record.site,
         }
+    }
+}
+
+impl<K: StreamOrderedKind, const BUCKETS: usize> Backend<K, BUCKETS> {
+    /// Allocates in the order of `stream`: work that the stream is given after this may use the
+    /// memory. Dropping the allocation releases it in the order of the same stream.
+    ///
+    /// # Errors
+    /// As for [`allocate`](Self::allocate).
+    ///
+    /// # Safety
+    /// The stream is null, or live until the allocation was released; it belongs to the device, and
+    /// to the backend's context.
+    #[track_caller]
+    pub unsafe fn allocate_on(
+        &self,
+        stream: CUstream,
+        size: usize,
+        align: usize,
+    ) -> Result<Allocation<&Self>, AllocError> {
+        let ptr = self.acquire_in_order(size, align, stream, Location::caller())?;
+        // SAFETY: the pointer is fresh, and only this value will release it.
+        Ok(unsafe { Allocation::from_raw(ptr, size, self) })
+    }
+
+    /// Releases in the order of `stream`, which need not be the one of the allocation.
+    ///
+    /// # Errors
+    /// As for [`MemoryBackend::release`].
+    ///
+    /// # Safety
+    /// The stream is null, or live. If `ptr` is live memory of this backend, whatever uses it comes
+    /// before this point of `stream`; work of other streams is ordered before it by events.
+    pub unsafe fn release_on(
+        &self,
+        stream: CUstream,
+        ptr: NonNull<u8>,
+    ) -> Result<(), ReleaseError> {
+        self.release_with(ptr, |driver, base, record| {
+            // SAFETY: the claimed record is of a live block, and the caller promises the order.
+            unsafe { self.free(driver, base, record, stream) }
+        })
+    }
+
+    /// Releases at once and without a stream: for memory whose stream no longer exists.
+    ///
+    /// # Errors
+    /// As for [`MemoryBackend::release`].
+    ///
+    /// # Safety
+    /// If `ptr` is live memory of this backend, nothing uses it any more in any stream.
+    pub unsafe fn release_synchronously(&self, ptr: NonNull<u8>) -> Result<(), ReleaseError> {
+        self.release_with(ptr, |driver, base, _| {
+            // SAFETY: the claimed record is of a live block, and the caller promises that nothing
+            // uses it.
+            unsafe { self.kind.release_synchronously(driver, base) }
+        })
     }
 }
 
@@ -485,41 +609,15 @@ unsafe impl<K: MemoryKind, const BUCKETS: usize> MemoryBackend for Backend<K, BU
         align: usize,
         site: &'static Location<'static>,
     ) -> Result<NonNull<u8>, AllocError> {
-        Request::new(size, align)
-            .map_err(AllocFailure::from)
-            .and_then(|request| self.allocate_request(request, site))
-            .map_err(|failure| {
-                if let AllocFailure::RegistryFull { .. } = failure {
-                    self.counters.registry_full();
-                } else {
-                    self.counters.failed();
-                }
-                let held = self.counters.read();
-                AllocError {
-                    kind: K::NAME,
-                    device: self.ordinal,
-                    size,
-                    align,
-                    live: held.live,
-                    live_bytes: held.live_bytes,
-                    failure,
-                }
-            })
+        self.acquire_in_order(size, align, ptr::null_mut(), site)
     }
 
     unsafe fn release(&self, ptr: NonNull<u8>) -> Result<(), ReleaseError> {
-        match self.registry.claim(ptr) {
-            // SAFETY: the claim shows that the pointer is live here, and for that case the caller
-            // promises that nothing uses its memory.
-            Some(claim) => unsafe { self.release_claimed(ptr, claim) },
-            None => {
-                self.counters.not_owned();
-                Err(ReleaseError::NotOwned {
-                    kind: K::NAME,
-                    address: ptr.addr().get(),
-                })
-            }
-        }
+        self.release_with(ptr, |driver, base, record| {
+            // SAFETY: a record that was claimed is of a live block, which this is the only release
+            // of, and for that case the caller promises that nothing uses its memory.
+            unsafe { self.free(driver, base, record, record.stream) }
+        })
     }
 
     fn find(&self, ptr: NonNull<u8>) -> Option<LiveAllocation> {

@@ -87,9 +87,11 @@ impl PrimaryContext {
     }
 }
 
-/// A context that is current on this thread until the value is dropped.
+/// A context that is current on this thread until the value is dropped; then what was current
+/// before is so again. Not `Send`: the stack of contexts is the thread's.
 #[derive(Debug)]
-pub(crate) struct Entered<'a> {
+#[must_use = "the context is current only as long as this value lives"]
+pub struct Entered<'a> {
     driver: &'a Driver,
     context: CUcontext,
     pushed: bool,
@@ -115,6 +117,19 @@ impl<'a> Entered<'a> {
         })
     }
 
+    /// Makes the context current that live memory of the driver was allocated in.
+    ///
+    /// For calls about a pointer that need some context, such as `cuMemAdvise`.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` for an address that the driver doesn't know.
+    pub fn context_of(
+        driver: &'a Driver,
+        pointer: cumem_sys::CUdeviceptr,
+    ) -> Result<Self, CuError> {
+        Self::new(driver, driver.pointer_context(pointer)?)
+    }
+
     /// The context that is current, when the caller made it so.
     pub(crate) fn current(driver: &'a Driver) -> Result<Self, CuError> {
         Ok(Self {
@@ -125,7 +140,9 @@ impl<'a> Entered<'a> {
         })
     }
 
-    pub(crate) fn context(&self) -> CUcontext {
+    /// The context.
+    #[must_use]
+    pub fn context(&self) -> CUcontext {
         self.context
     }
 }
@@ -135,6 +152,66 @@ impl Drop for Entered<'_> {
         if self.pushed {
             // A failure here means that the driver is going away; there is no stack to restore.
             let _ = self.driver.ctx_pop_current();
+        }
+    }
+}
+
+/// A reference to a device's primary context, given back on drop: for resources that live in a
+/// context and are no allocations of a backend.
+#[derive(Debug)]
+pub struct DeviceContext {
+    driver: Driver,
+    ordinal: i32,
+    device: CUdevice,
+    context: CUcontext,
+}
+
+// SAFETY: the context is a handle that the driver takes on any thread.
+unsafe impl Send for DeviceContext {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceContext {}
+
+impl DeviceContext {
+    /// Takes a reference to the primary context of the device with this ordinal.
+    ///
+    /// # Errors
+    /// No such device, or the driver's answer.
+    pub fn retain(driver: &Driver, ordinal: i32) -> Result<Self, CuError> {
+        let device = driver.device_get(ordinal)?;
+        Ok(Self {
+            driver: driver.clone(),
+            ordinal,
+            device,
+            context: driver.device_primary_ctx_retain(device)?,
+        })
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// The device's ordinal.
+    #[must_use]
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// Makes the context current on this thread.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn enter(&self) -> Result<Entered<'_>, CuError> {
+        Entered::new(&self.driver, self.context)
+    }
+}
+
+impl Drop for DeviceContext {
+    fn drop(&mut self) {
+        if !crate::exit::exiting() && !self.driver.is_forked() {
+            // SAFETY: the reference is ours, and what it kept alive for its owner is gone before it.
+            let _ = unsafe { self.driver.device_primary_ctx_release(self.device) };
         }
     }
 }

@@ -27,7 +27,10 @@ pub(crate) fn watch() {
     });
 }
 
-/// Whether `exit` has begun.
-pub(crate) fn exiting() -> bool {
+/// Whether `exit` has begun in this process: releases make no driver call from then on.
+///
+/// Known once something was allocated; before that, always `false`.
+#[must_use]
+pub fn exiting() -> bool {
     EXITING.load(Ordering::Acquire)
 }

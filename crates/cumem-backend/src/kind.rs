@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use cumem_sys::{CUcontext, CUdevice, CuError, Driver};
+use cumem_sys::{CUcontext, CUdevice, CUstream, CuError, Driver};
 
 /// Who may touch memory from the host, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,9 +10,9 @@ use cumem_sys::{CUcontext, CUdevice, CuError, Driver};
 pub enum HostAccess {
     /// The host never may: touching it faults. Copy through the driver.
     Never,
-    /// The host may whenever the device supports concurrent managed access, and otherwise only
-    /// while no kernel runs on the device. [`Backend::host_access`](crate::Backend::host_access)
-    /// answers for a real device.
+    /// The host may whenever the device supports concurrent managed access
+    /// (`CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS`), and otherwise only while no kernel runs
+    /// on the device.
     Managed,
     /// The host always may.
     Always,
@@ -30,6 +30,8 @@ pub struct Target<'a> {
     pub device: CUdevice,
     /// The context that is current on this thread.
     pub context: CUcontext,
+    /// The stream whose order the memory is to follow, for a [`StreamOrderedKind`]; else null.
+    pub stream: CUstream,
 }
 
 /// What is special about one kind of memory; [`Backend`](crate::Backend) does the rest.
@@ -70,15 +72,22 @@ pub unsafe trait MemoryKind: Copy + Send + Sync + 'static {
     fn allocate(&self, target: Target<'_>, size: usize) -> Result<*mut u8, CuError>;
 
     /// Gives `base` back through the one entry point that belongs to
-    /// [`allocate`](Self::allocate).
+    /// [`allocate`](Self::allocate), in the order of `stream` for a [`StreamOrderedKind`]. Other
+    /// kinds are given a null stream.
     ///
     /// # Errors
     /// The driver's own answer; the memory is then still allocated.
     ///
     /// # Safety
     /// `base` came from `allocate` of an equal kind on the same driver, was not released since,
-    /// and nothing uses the memory any more.
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError>;
+    /// and nothing uses the memory any more, or for a stream-ordered kind, nothing after this point
+    /// of `stream`, which is live, or null.
+    unsafe fn release(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+        stream: CUstream,
+    ) -> Result<(), CuError>;
 
     /// Runs after the pointer was registered: advice, for example. `None` when the kind has
     /// nothing to say to the driver.
@@ -94,4 +103,25 @@ pub unsafe trait MemoryKind: Copy + Send + Sync + 'static {
         let _ = (target, base, size);
         None
     }
+}
+
+/// A kind whose memory is allocated and released in the order of a stream.
+///
+/// # Safety
+/// Beyond [`MemoryKind`]: memory may be used in stream order after its allocation, and
+/// [`release`](MemoryKind::release) takes effect in stream order.
+/// [`release_synchronously`](Self::release_synchronously) needs no stream.
+pub unsafe trait StreamOrderedKind: MemoryKind {
+    /// Gives `base` back at once, without a stream.
+    ///
+    /// # Errors
+    /// The driver's own answer; the memory is then still allocated.
+    ///
+    /// # Safety
+    /// As for [`MemoryKind::release`], and nothing uses the memory any more in any stream.
+    unsafe fn release_synchronously(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+    ) -> Result<(), CuError>;
 }

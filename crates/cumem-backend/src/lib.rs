@@ -50,11 +50,12 @@ mod pointer;
 mod record;
 mod statistics;
 
-pub use allocation::Allocation;
+pub use allocation::{Allocation, TryReleaseError};
 pub use backend::{Backend, DEFAULT_BUCKETS, DEFAULT_CAPACITY};
-pub use context::ContextPolicy;
+pub use context::{ContextPolicy, DeviceContext, Entered};
 pub use error::{AllocError, AllocFailure, ReleaseError};
-pub use kind::{HostAccess, MemoryKind, Target};
+pub use exit::exiting as process_is_exiting;
+pub use kind::{HostAccess, MemoryKind, StreamOrderedKind, Target};
 pub use live::{LeakReport, LiveAllocation};
 pub use memory_backend::MemoryBackend;
 pub use pointer::{from_device_ptr, to_device_ptr};

@@ -3,7 +3,7 @@
 use core::panic::Location;
 use core::ptr;
 
-use cumem_sys::{CUcontext, CUresult};
+use cumem_sys::{CUcontext, CUresult, CUstream};
 use ptr_registry::Value;
 
 /// Everything that a release needs, fixed when the memory was made, and what a report shows.
@@ -19,15 +19,18 @@ pub(crate) struct Record {
     pub(crate) refused: CUresult,
     /// The context it was allocated in.
     pub(crate) context: CUcontext,
+    /// The stream whose order it follows; null for memory without an order.
+    pub(crate) stream: CUstream,
     /// Where the caller asked for it.
     pub(crate) site: &'static Location<'static>,
 }
 
-// SAFETY: the context is a handle that the driver accepts on every thread; it is never followed.
+// SAFETY: context and stream are handles that the driver accepts on every thread; they are never
+// followed.
 unsafe impl Send for Record {}
 
 impl Value for Record {
-    type Words = [*mut (); 5];
+    type Words = [*mut (); 6];
 
     fn into_words(self) -> Self::Words {
         let packed = (u64::from(self.refused.0) << 32) | u64::from(self.offset);
@@ -36,11 +39,12 @@ impl Value for Record {
             ptr::without_provenance_mut(self.reserved),
             ptr::without_provenance_mut(packed as usize),
             self.context.cast(),
+            self.stream.cast(),
             ptr::from_ref(self.site).cast_mut().cast(),
         ]
     }
 
-    unsafe fn from_words([size, reserved, packed, context, site]: Self::Words) -> Self {
+    unsafe fn from_words([size, reserved, packed, context, stream, site]: Self::Words) -> Self {
         let packed = packed.addr() as u64;
         Self {
             size: size.addr(),
@@ -48,6 +52,7 @@ impl Value for Record {
             offset: packed as u32,
             refused: CUresult((packed >> 32) as u32),
             context: context.cast(),
+            stream: stream.cast(),
             // SAFETY: the words are those of one `into_words`, where this one came from a
             // `&'static Location`; the registry keeps its provenance.
             site: unsafe { &*site.cast::<Location<'static>>() },

@@ -1,9 +1,12 @@
 //! CUDA device memory that goes back to the driver exactly once.
 //!
-//! [`DevicePreferred`] memory lives on the device and is still addressable by the host: managed
-//! memory that the driver was advised to keep on the device (`cuMemAllocManaged` and
-//! `cuMemAdvise`, CUDA Driver API, Memory Management). An allocator can so keep its metadata
-//! inside the blocks that it hands to kernels.
+//! Three kinds, each with a backend type of its own:
+//!
+//! | kind | memory | the host |
+//! | --- | --- | --- |
+//! | [`DevicePreferred`] | managed, advised to stay on the device | may touch it in place |
+//! | [`Device`] | plain device memory | copies through the driver |
+//! | [`StreamOrdered`] | device memory from a driver pool, in stream order | copies through the driver |
 //!
 //! ```no_run
 //! use cumem_device::DevicePreferredBackend;
@@ -17,61 +20,15 @@
 //! }
 //! ```
 
-use core::ptr::NonNull;
+mod device;
+mod pool;
+mod preferred;
+mod stream_ordered;
 
-use cumem_backend::{
-    Backend, DEFAULT_BUCKETS, HostAccess, MemoryKind, Target, from_device_ptr, to_device_ptr,
-};
-use cumem_sys::{CUmem_advise, CUmemAttach_flags, CUmemLocation, CuError, Driver};
-
-/// Managed memory whose preferred location is the device.
-///
-/// The host can touch it under the same condition as other managed memory, over the bus while the
-/// pages stay on the device. On a device without concurrent managed access the driver refuses the
-/// advice; the memory is then plain managed memory, and
-/// [`Statistics::advice_refused`](cumem_backend::Statistics) counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DevicePreferred;
-
-/// Holds device-preferred memory; [`Backend`] has the methods.
-pub type DevicePreferredBackend<const BUCKETS: usize = DEFAULT_BUCKETS> =
-    Backend<DevicePreferred, BUCKETS>;
-
-// SAFETY: `cuMemAllocManaged` returns memory of the wanted size that is nobody else's until
-// `cuMemFree_v2`, aligned suitably for any kind of variable (256 bytes), which the host may touch
-// under the condition that `HostAccess::Managed` names; advice changes only where its pages lie.
-unsafe impl MemoryKind for DevicePreferred {
-    const NAME: &'static str = "device-preferred";
-    const DEFAULT: Self = Self;
-    const HOST_ACCESS: HostAccess = HostAccess::Managed;
-
-    fn allocate(&self, target: Target<'_>, size: usize) -> Result<*mut u8, CuError> {
-        target
-            .driver
-            .mem_alloc_managed(size, CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL)
-            .map(from_device_ptr)
-    }
-
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError> {
-        // SAFETY: the caller promises that `base` came from `allocate` and is unused.
-        unsafe { driver.mem_free(to_device_ptr(base.as_ptr())) }
-    }
-
-    fn after_registration(
-        &self,
-        target: Target<'_>,
-        base: NonNull<u8>,
-        size: usize,
-    ) -> Option<Result<(), CuError>> {
-        Some(target.driver.mem_advise(
-            to_device_ptr(base.as_ptr()),
-            size,
-            CUmem_advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
-            CUmemLocation::device(target.ordinal),
-        ))
-    }
-}
+pub use device::{Device, DeviceBackend};
+pub use pool::{MemoryPool, PoolError, PoolStatistics};
+pub use preferred::{DevicePreferred, DevicePreferredBackend};
+pub use stream_ordered::{StreamOrdered, StreamOrderedBackend};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,9 +1,9 @@
 //! CUDA page-locked host memory that goes back to the driver exactly once.
 //!
 //! Page-locked ("pinned") memory is host memory that the device reads and writes directly, so
-//! copies run at the full speed of the bus and beside the host's work (`cuMemHostAlloc`, CUDA
-//! Driver API, Memory Management). It is slow to make (milliseconds) and takes physical memory
-//! from everything else on the machine: make little of it, and keep it.
+//! copies run at the full speed of the bus and beside the host's work. It is slow to make
+//! (milliseconds) and takes physical memory from everything else on the machine: make little of it,
+//! and keep it.
 //!
 //! ```no_run
 //! use cumem_pinned::PinnedBackend;
@@ -17,44 +17,14 @@
 //!     Ok(()) // dropped here: the driver has it back
 //! }
 //! ```
+//!
+//! [`Registration`] pins memory that exists already, for as long as the value lives.
 
-use core::ptr::NonNull;
+mod pinned;
+mod registration;
 
-use cumem_backend::{Backend, DEFAULT_BUCKETS, HostAccess, MemoryKind, Target};
-use cumem_sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CuError, Driver};
-
-/// Page-locked host memory, usable from every context and mapped into the device's addresses.
-///
-/// It is cached, as ordinary memory is: write-combined memory reads many times slower from the
-/// host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Pinned;
-
-/// Holds pinned memory; [`Backend`] has the methods.
-pub type PinnedBackend<const BUCKETS: usize = DEFAULT_BUCKETS> = Backend<Pinned, BUCKETS>;
-
-// SAFETY: `cuMemHostAlloc` returns page-locked host memory of the wanted size that is nobody
-// else's until `cuMemFreeHost`; the driver was never seen to align it to less than 512 bytes, and
-// the backend checks each pointer against the alignment that was asked for.
-unsafe impl MemoryKind for Pinned {
-    const NAME: &'static str = "pinned";
-    const DEFAULT: Self = Self;
-    const HOST_ACCESS: HostAccess = HostAccess::Always;
-
-    fn allocate(&self, target: Target<'_>, size: usize) -> Result<*mut u8, CuError> {
-        let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-        target
-            .driver
-            .mem_host_alloc(size, flags)
-            .map(|ptr| ptr.cast())
-    }
-
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError> {
-        // SAFETY: the caller promises that `base` came from `allocate` and is unused.
-        unsafe { driver.mem_free_host(base.as_ptr().cast()) }
-    }
-}
+pub use pinned::{Pinned, PinnedBackend, device_address};
+pub use registration::{RegisterError, Registration};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,275 +1,438 @@
-//! Contexts, and each thread's stack of them.
+//! Contexts: made, destroyed, and current on threads.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::{c_int, c_uint};
-use std::ptr;
+use core::ffi::{c_int, c_uint};
+use core::ptr;
+use std::collections::{HashMap, HashSet};
+use std::sync::MutexGuard;
+use std::thread::ThreadId;
 
 use cumem_sys::{CUcontext, CUctxCreateParams, CUdevice, CUresult};
 
-use crate::device::check_device;
-use crate::instance::{Answer, Instance, State};
+use crate::books::{Kind, Leak};
+use crate::instance::{Answer, Instance, State, fresh_handle, put};
+use crate::memory::region::Arena;
+use crate::stream::Stream;
+use crate::thread_stack;
 
-thread_local! {
-    /// The stack of this thread in each simulated driver, by the driver's id.
-    static STACKS: RefCell<HashMap<u64, Vec<CUcontext>>> = RefCell::default();
-}
+/// What a context of today's API says of itself.
+const API_VERSION: c_uint = 3020;
 
-/// The contexts of one simulated driver.
 #[derive(Debug)]
-pub(crate) struct Contexts {
-    /// The device of each live context, by handle.
-    live: BTreeMap<usize, i32>,
-    primary: Vec<Primary>,
-    made: usize,
+pub(crate) struct Context {
+    pub(crate) device: CUdevice,
+    pub(crate) is_primary: bool,
+    /// False once it was destroyed; the handle can still be current on a thread.
+    pub(crate) is_alive: bool,
+    /// The memory that allocations of a kind are cut from.
+    pub(crate) arenas: HashMap<Kind, Arena>,
+    /// The stream that null means.
+    pub(crate) null_stream: usize,
+    /// The streams that "per thread" means.
+    pub(crate) thread_streams: HashMap<ThreadId, usize>,
+    pub(crate) peers: HashSet<usize>,
 }
 
-#[derive(Clone, Debug)]
-struct Primary {
-    handle: CUcontext,
-    references: u64,
-    flags: c_uint,
+pub(crate) fn as_handle(context: usize) -> CUcontext {
+    ptr::without_provenance_mut(context)
 }
 
-impl Contexts {
-    pub(crate) fn new(devices: i32) -> Self {
-        let primary = Primary {
-            handle: ptr::null_mut(),
-            references: 0,
-            flags: 0,
+impl State {
+    fn make_context(&mut self, handle: usize, device: CUdevice, is_primary: bool) {
+        let null_stream = fresh_handle();
+        self.streams.insert(null_stream, Stream::null(handle));
+        self.contexts.insert(
+            handle,
+            Context {
+                device,
+                is_primary,
+                is_alive: true,
+                arenas: HashMap::new(),
+                null_stream,
+                thread_streams: HashMap::new(),
+                peers: HashSet::new(),
+            },
+        );
+    }
+
+    /// A context that is alive.
+    pub(crate) fn context(&self, handle: usize) -> Answer<&Context> {
+        match self.contexts.get(&handle) {
+            Some(context) if context.is_alive => Ok(context),
+            Some(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            None => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+        }
+    }
+
+    /// Takes what is in a context, and marks it as gone.
+    fn destroy_context(&mut self, handle: usize) {
+        let Some(context) = self.contexts.get_mut(&handle) else {
+            return;
         };
-        Self {
-            live: BTreeMap::new(),
-            primary: vec![primary; devices as usize],
-            made: 0,
+        context.is_alive = false;
+        let device = context.device;
+        context.peers.clear();
+        let mut leak = Leak {
+            context: handle as u64,
+            device,
+            count: 0,
+            bytes: 0,
+        };
+        let goes = |kind| {
+            matches!(
+                kind,
+                Kind::Device | Kind::Managed | Kind::Pinned | Kind::Registered
+            )
+        };
+        let pointers: Vec<u64> = self
+            .allocations
+            .iter()
+            .filter(|(_, one)| one.context == handle && goes(one.kind))
+            .map(|(&pointer, _)| pointer)
+            .collect();
+        for pointer in pointers {
+            if let Some(allocation) = self.remove(pointer) {
+                leak.count += 1;
+                leak.bytes += allocation.bytes;
+                self.give_back(&allocation);
+            }
+        }
+        if leak.count > 0 {
+            self.history.leaked.push(leak);
+        }
+        self.streams.retain(|_, stream| stream.context() != handle);
+        self.events.retain(|_, event| event.context() != handle);
+    }
+}
+
+impl Instance {
+    pub(crate) fn top_of_stack(&self) -> Option<usize> {
+        thread_stack::current(self.number()).filter(|&context| context != 0)
+    }
+
+    /// The context that is current on this thread.
+    pub(crate) fn current(&self, state: &State) -> Answer<usize> {
+        let handle = self
+            .top_of_stack()
+            .ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        state.context(handle)?;
+        Ok(handle)
+    }
+
+    /// Destroys a context after its work is done.
+    fn destroy_when_idle(&self, mut state: MutexGuard<'_, State>, handle: usize) {
+        let ends = state.ends_of(|stream| stream.context() == handle);
+        state = self.wait_for(state, &ends);
+        state.destroy_context(handle);
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// Destroys a context at once.
+    pub(crate) fn destroy_from_outside(&self, handle: usize) -> bool {
+        let mut state = self.state();
+        if state.context(handle).is_err() {
+            return false;
+        }
+        for stream in state.streams.values_mut() {
+            if stream.context() == handle {
+                stream.abandon();
+            }
+        }
+        while state
+            .streams
+            .values()
+            .any(|stream| stream.context() == handle && stream.is_running())
+        {
+            state = self.wait(state);
+        }
+        for device in &mut state.devices {
+            if device.primary == handle {
+                device.references = 0;
+            }
+        }
+        state.destroy_context(handle);
+        drop(state);
+        self.progress.notify_all();
+        true
+    }
+
+    fn release_primary(&self, device: CUdevice) -> Answer {
+        let mut state = self.state();
+        let one = state.device(device)?;
+        if one.references == 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        one.references -= 1;
+        if one.references == 0 {
+            let handle = one.primary;
+            self.destroy_when_idle(state, handle);
+        }
+        Ok(())
+    }
+
+    fn reset_primary(&self, device: CUdevice) -> Answer {
+        let mut state = self.state();
+        let one = state.device(device)?;
+        one.references = 0;
+        let handle = one.primary;
+        if state.context(handle).is_ok() {
+            self.destroy_when_idle(state, handle);
+        }
+        Ok(())
+    }
+
+    fn create(&self, context: *mut CUcontext, flags: c_uint, device: CUdevice) -> Answer {
+        self.is_device(device)?;
+        if context.is_null() || flags & !0xff != 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let handle = fresh_handle();
+        if !thread_stack::push(self.number(), handle) {
+            return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        self.state().make_context(handle, device, false);
+        // SAFETY: it isn't null, and the caller gave a place for a handle.
+        unsafe { put(context, as_handle(handle)) }
+    }
+}
+
+#[expect(non_snake_case, reason = "the entry points' names")]
+impl Instance {
+    pub(crate) unsafe fn cuDevicePrimaryCtxRetain(
+        &self,
+        context: *mut CUcontext,
+        device: CUdevice,
+    ) -> Answer {
+        let mut state = self.state();
+        let one = state.device(device)?;
+        let handle = one.primary;
+        // SAFETY: the caller gave a place for a handle, or null.
+        unsafe { put(context, as_handle(handle)) }?;
+        one.references += 1;
+        if state.context(handle).is_err() {
+            state.make_context(handle, device, true);
+        }
+        Ok(())
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxRelease_v2(&self, device: CUdevice) -> Answer {
+        self.release_primary(device)
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxRelease(&self, device: CUdevice) -> Answer {
+        self.release_primary(device)
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxReset_v2(&self, device: CUdevice) -> Answer {
+        self.reset_primary(device)
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxReset(&self, device: CUdevice) -> Answer {
+        self.reset_primary(device)
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxSetFlags_v2(
+        &self,
+        device: CUdevice,
+        flags: c_uint,
+    ) -> Answer {
+        let mut state = self.state();
+        let one = state.device(device)?;
+        if flags & !0xff != 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        one.primary_flags = flags;
+        Ok(())
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxSetFlags(
+        &self,
+        device: CUdevice,
+        flags: c_uint,
+    ) -> Answer {
+        // SAFETY: passed on; the form is the same.
+        unsafe { self.cuDevicePrimaryCtxSetFlags_v2(device, flags) }
+    }
+
+    pub(crate) unsafe fn cuDevicePrimaryCtxGetState(
+        &self,
+        device: CUdevice,
+        flags: *mut c_uint,
+        active: *mut c_int,
+    ) -> Answer {
+        let mut state = self.state();
+        let one = state.device(device)?;
+        let (handle, current_flags) = (one.primary, one.primary_flags);
+        let is_active = state.context(handle).is_ok();
+        // SAFETY: the caller gave places for two integers, or null.
+        unsafe {
+            put(flags, current_flags)?;
+            put(active, c_int::from(is_active))
         }
     }
 
-    fn make(&mut self, device: i32) -> CUcontext {
-        self.made += 1;
-        // A number that no program takes for memory, and that is never given twice.
-        let handle: CUcontext = ptr::without_provenance_mut(0x0c07_0000_0000 + self.made * 0x100);
-        self.live.insert(handle.addr(), device);
-        handle
+    pub(crate) unsafe fn cuCtxCreate_v2(
+        &self,
+        context: *mut CUcontext,
+        flags: c_uint,
+        device: CUdevice,
+    ) -> Answer {
+        self.create(context, flags, device)
     }
 
-    fn device_of(&self, context: CUcontext) -> Option<i32> {
-        self.live.get(&context.addr()).copied()
-    }
-}
-
-fn with_stack<R>(instance: &Instance, body: impl FnOnce(&mut Vec<CUcontext>) -> R) -> R {
-    STACKS.with_borrow_mut(|stacks| body(stacks.entry(instance.id).or_default()))
-}
-
-/// The context that is current on this thread, and its device.
-pub(crate) fn current(instance: &Instance, state: &State) -> Result<(CUcontext, i32), CUresult> {
-    let top = with_stack(instance, |stack| stack.last().copied());
-    match top {
-        None => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
-        Some(context) if context.is_null() => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
-        Some(context) => state
-            .contexts
-            .device_of(context)
-            .map(|device| (context, device))
-            .ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-    }
-}
-
-/// Ends a context: its memory goes with it.
-fn destroy(state: &mut State, context: CUcontext) {
-    state.contexts.live.remove(&context.addr());
-    let ended: Vec<u64> = state
-        .blocks
-        .iter()
-        .filter(|(_, block)| block.context == context)
-        .map(|(&pointer, _)| pointer)
-        .collect();
-    for pointer in ended {
-        crate::memory::end(state, pointer);
-        state.ended_with_context += 1;
-    }
-}
-
-pub(crate) unsafe fn primary_retain(
-    instance: &Instance,
-    context: *mut CUcontext,
-    device: CUdevice,
-) -> Answer {
-    let mut state = instance.state();
-    let index = check_device(instance, device)?;
-    if state.contexts.primary[index].references == 0 {
-        let handle = state.contexts.make(device);
-        state.contexts.primary[index].handle = handle;
-    }
-    let primary = &mut state.contexts.primary[index];
-    primary.references += 1;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { context.write(primary.handle) };
-    Ok(())
-}
-
-pub(crate) unsafe fn primary_release(instance: &Instance, device: CUdevice) -> Answer {
-    let mut state = instance.state();
-    let index = check_device(instance, device)?;
-    let primary = &mut state.contexts.primary[index];
-    if primary.references == 0 {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
-    }
-    primary.references -= 1;
-    if primary.references == 0 {
-        let handle = primary.handle;
-        destroy(&mut state, handle);
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn primary_reset(instance: &Instance, device: CUdevice) -> Answer {
-    let mut state = instance.state();
-    let index = check_device(instance, device)?;
-    let primary = state.contexts.primary[index].clone();
-    if primary.references > 0 {
-        destroy(&mut state, primary.handle);
-        // The references stay; what they name is a fresh context under the old handle.
-        state.contexts.live.insert(primary.handle.addr(), device);
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn primary_set_flags(
-    instance: &Instance,
-    device: CUdevice,
-    flags: c_uint,
-) -> Answer {
-    let mut state = instance.state();
-    let index = check_device(instance, device)?;
-    state.contexts.primary[index].flags = flags;
-    Ok(())
-}
-
-pub(crate) unsafe fn primary_get_state(
-    instance: &Instance,
-    device: CUdevice,
-    flags: *mut c_uint,
-    active: *mut c_int,
-) -> Answer {
-    let state = instance.state();
-    let index = check_device(instance, device)?;
-    let primary = &state.contexts.primary[index];
-    // SAFETY: the caller of the driver passes places for the results.
-    unsafe {
-        flags.write(primary.flags);
-        active.write(c_int::from(primary.references > 0));
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn create(
-    instance: &Instance,
-    context: *mut CUcontext,
-    _flags: c_uint,
-    device: CUdevice,
-) -> Answer {
-    let mut state = instance.state();
-    check_device(instance, device)?;
-    let handle = state.contexts.make(device);
-    with_stack(instance, |stack| stack.push(handle));
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { context.write(handle) };
-    Ok(())
-}
-
-pub(crate) unsafe fn create_with_parameters(
-    instance: &Instance,
-    context: *mut CUcontext,
-    _parameters: *mut CUctxCreateParams,
-    flags: c_uint,
-    device: CUdevice,
-) -> Answer {
-    // SAFETY: the same promise.
-    unsafe { create(instance, context, flags, device) }
-}
-
-pub(crate) unsafe fn destroy_created(instance: &Instance, context: CUcontext) -> Answer {
-    let mut state = instance.state();
-    let is_primary = state
-        .contexts
-        .primary
-        .iter()
-        .any(|primary| primary.references > 0 && primary.handle == context);
-    if is_primary || state.contexts.device_of(context).is_none() {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
-    }
-    destroy(&mut state, context);
-    with_stack(instance, |stack| {
-        if stack.last() == Some(&context) {
-            stack.pop();
+    pub(crate) unsafe fn cuCtxCreate_v4(
+        &self,
+        context: *mut CUcontext,
+        parameters: *mut CUctxCreateParams,
+        flags: c_uint,
+        device: CUdevice,
+    ) -> Answer {
+        if !parameters.is_null() {
+            // Execution affinity and graphics interoperation aren't simulated.
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
-    });
-    Ok(())
-}
-
-pub(crate) unsafe fn push(instance: &Instance, context: CUcontext) -> Answer {
-    let state = instance.state();
-    if state.contexts.device_of(context).is_none() {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        self.create(context, flags, device)
     }
-    with_stack(instance, |stack| stack.push(context));
-    Ok(())
-}
 
-pub(crate) unsafe fn pop(instance: &Instance, context: *mut CUcontext) -> Answer {
-    let popped = with_stack(instance, Vec::pop).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
-    if !context.is_null() {
-        // SAFETY: the caller of the driver passes a place for the result, or null.
-        unsafe { context.write(popped) };
+    pub(crate) unsafe fn cuCtxDestroy_v2(&self, context: CUcontext) -> Answer {
+        let state = self.state();
+        let handle = context.addr();
+        let one = state.context(handle)?;
+        if one.is_primary {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        self.destroy_when_idle(state, handle);
+        if self.top_of_stack() == Some(handle) {
+            thread_stack::pop(self.number());
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-pub(crate) unsafe fn get_current(instance: &Instance, context: *mut CUcontext) -> Answer {
-    let top = with_stack(instance, |stack| stack.last().copied());
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { context.write(top.unwrap_or(ptr::null_mut())) };
-    Ok(())
-}
-
-pub(crate) unsafe fn set_current(instance: &Instance, context: CUcontext) -> Answer {
-    if !context.is_null() && instance.state().contexts.device_of(context).is_none() {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    pub(crate) unsafe fn cuCtxDestroy(&self, context: CUcontext) -> Answer {
+        // SAFETY: passed on; the form is the same.
+        unsafe { self.cuCtxDestroy_v2(context) }
     }
-    with_stack(instance, |stack| {
-        stack.pop();
+
+    pub(crate) unsafe fn cuCtxPushCurrent_v2(&self, context: CUcontext) -> Answer {
+        self.state().context(context.addr())?;
+        if thread_stack::push(self.number(), context.addr()) {
+            Ok(())
+        } else {
+            Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+        }
+    }
+
+    pub(crate) unsafe fn cuCtxPushCurrent(&self, context: CUcontext) -> Answer {
+        // SAFETY: passed on; the form is the same.
+        unsafe { self.cuCtxPushCurrent_v2(context) }
+    }
+
+    pub(crate) unsafe fn cuCtxPopCurrent_v2(&self, context: *mut CUcontext) -> Answer {
+        let popped =
+            thread_stack::pop(self.number()).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
         if !context.is_null() {
-            stack.push(context);
+            // SAFETY: the caller gave a place for a handle.
+            unsafe { put(context, as_handle(popped)) }?;
         }
-    });
-    Ok(())
-}
-
-pub(crate) unsafe fn get_device(instance: &Instance, device: *mut CUdevice) -> Answer {
-    let (_, ordinal) = current(instance, &instance.state())?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { device.write(ordinal) };
-    Ok(())
-}
-
-pub(crate) unsafe fn synchronize(instance: &Instance) -> Answer {
-    current(instance, &instance.state()).map(|_| ())
-}
-
-pub(crate) unsafe fn get_api_version(
-    instance: &Instance,
-    context: CUcontext,
-    version: *mut c_uint,
-) -> Answer {
-    let state = instance.state();
-    if context.is_null() {
-        current(instance, &state)?;
-    } else if state.contexts.device_of(context).is_none() {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        Ok(())
     }
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { version.write(3020) };
-    Ok(())
+
+    pub(crate) unsafe fn cuCtxPopCurrent(&self, context: *mut CUcontext) -> Answer {
+        // SAFETY: passed on; the form is the same.
+        unsafe { self.cuCtxPopCurrent_v2(context) }
+    }
+
+    pub(crate) unsafe fn cuCtxGetCurrent(&self, context: *mut CUcontext) -> Answer {
+        let current = self.top_of_stack().unwrap_or(0);
+        // SAFETY: the caller gave a place for a handle, or null.
+        unsafe { put(context, as_handle(current)) }
+    }
+
+    pub(crate) unsafe fn cuCtxSetCurrent(&self, context: CUcontext) -> Answer {
+        if !context.is_null() {
+            self.state().context(context.addr())?;
+        }
+        if thread_stack::set(self.number(), context.addr()) {
+            Ok(())
+        } else {
+            Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
+        }
+    }
+
+    pub(crate) unsafe fn cuCtxGetDevice(&self, device: *mut CUdevice) -> Answer {
+        let state = self.state();
+        let current = self.current(&state)?;
+        // SAFETY: the caller gave a place for one, or null.
+        unsafe { put(device, state.context(current)?.device) }
+    }
+
+    pub(crate) unsafe fn cuCtxSynchronize(&self) -> Answer {
+        let state = self.state();
+        let current = self.current(&state)?;
+        let device = state.context(current)?.device;
+        let ends = state.ends_of(|stream| stream.context() == current);
+        let mut state = self.wait_for(state, &ends);
+        state.trim_to_thresholds(device);
+        Ok(())
+    }
+
+    pub(crate) unsafe fn cuCtxGetApiVersion(
+        &self,
+        context: CUcontext,
+        version: *mut c_uint,
+    ) -> Answer {
+        let state = self.state();
+        if context.is_null() {
+            self.current(&state)?;
+        } else {
+            state.context(context.addr())?;
+        }
+        // SAFETY: the caller gave a place for one, or null.
+        unsafe { put(version, API_VERSION) }
+    }
+
+    pub(crate) unsafe fn cuCtxEnablePeerAccess(&self, peer: CUcontext, flags: c_uint) -> Answer {
+        let mut state = self.state();
+        let current = self.current(&state)?;
+        if flags != 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let own = state.context(current)?.device;
+        let other = state
+            .context(peer.addr())
+            .map_err(|_| CUresult::CUDA_ERROR_INVALID_CONTEXT)?
+            .device;
+        if peer.addr() == current {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        if own == other {
+            return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
+        let added = state
+            .contexts
+            .get_mut(&current)
+            .is_some_and(|context| context.peers.insert(peer.addr()));
+        if added {
+            Ok(())
+        } else {
+            Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        }
+    }
+
+    pub(crate) unsafe fn cuCtxDisablePeerAccess(&self, peer: CUcontext) -> Answer {
+        let mut state = self.state();
+        let current = self.current(&state)?;
+        state
+            .context(peer.addr())
+            .map_err(|_| CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+        let removed = state
+            .contexts
+            .get_mut(&current)
+            .is_some_and(|context| context.peers.remove(&peer.addr()));
+        if removed {
+            Ok(())
+        } else {
+            Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+        }
+    }
 }

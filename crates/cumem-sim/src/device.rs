@@ -1,206 +1,181 @@
-//! Initialisation, versions, errors, devices.
+//! Devices.
 
-use std::ffi::{CString, c_char, c_int, c_uint};
-use std::ptr;
+use core::ffi::{c_char, c_int};
 
 use cumem_sys::{CUdevice, CUdevice_attribute, CUresult, CUuuid};
 
-use crate::fork;
-use crate::instance::{Answer, Instance};
+use crate::instance::{Answer, Instance, State, put};
+use crate::pool::Pool;
 
-pub(crate) unsafe fn init(instance: &Instance, flags: c_uint) -> Answer {
-    if flags != 0 {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
-    if instance.config.devices == 0 {
-        return Err(CUresult::CUDA_ERROR_NO_DEVICE);
-    }
-    fork::watch();
-    instance.state().initialised = true;
-    Ok(())
+const NAME: &str = "CUDA device simulated by cumem-sim";
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// The handle of the primary context: the same one each time it is made.
+    pub(crate) primary: usize,
+    /// The references to the primary context.
+    pub(crate) references: usize,
+    pub(crate) primary_flags: u32,
+    pub(crate) default_pool: usize,
+    pub(crate) pool: usize,
+    /// The bytes that are taken.
+    pub(crate) used: usize,
 }
 
-pub(crate) unsafe fn driver_get_version(instance: &Instance, version: *mut c_int) -> Answer {
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { version.write(instance.config.driver_version) };
-    Ok(())
-}
-
-/// Names and texts of the codes that the simulated driver answers with.
-const ERRORS: &[(CUresult, &[u8], &[u8])] = &[
-    (CUresult::CUDA_SUCCESS, b"CUDA_SUCCESS\0", b"no error\0"),
-    (
-        CUresult::CUDA_ERROR_INVALID_VALUE,
-        b"CUDA_ERROR_INVALID_VALUE\0",
-        b"invalid argument\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_OUT_OF_MEMORY,
-        b"CUDA_ERROR_OUT_OF_MEMORY\0",
-        b"out of memory\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_NOT_INITIALIZED,
-        b"CUDA_ERROR_NOT_INITIALIZED\0",
-        b"initialization error\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_DEINITIALIZED,
-        b"CUDA_ERROR_DEINITIALIZED\0",
-        b"driver shutting down\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_NO_DEVICE,
-        b"CUDA_ERROR_NO_DEVICE\0",
-        b"no CUDA-capable device is detected\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_INVALID_DEVICE,
-        b"CUDA_ERROR_INVALID_DEVICE\0",
-        b"invalid device ordinal\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_INVALID_CONTEXT,
-        b"CUDA_ERROR_INVALID_CONTEXT\0",
-        b"invalid device context\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
-        b"CUDA_ERROR_CONTEXT_IS_DESTROYED\0",
-        b"context is destroyed\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_NOT_SUPPORTED,
-        b"CUDA_ERROR_NOT_SUPPORTED\0",
-        b"operation not supported\0",
-    ),
-    (
-        CUresult::CUDA_ERROR_UNKNOWN,
-        b"CUDA_ERROR_UNKNOWN\0",
-        b"unknown error\0",
-    ),
-];
-
-unsafe fn write_text(found: Option<&'static [u8]>, text: *mut *const c_char) -> Answer {
-    let pointer = found.map_or(ptr::null(), |bytes| bytes.as_ptr().cast());
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { text.write(pointer) };
-    found.map(|_| ()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
-}
-
-pub(crate) unsafe fn get_error_name(
-    _instance: &Instance,
-    code: CUresult,
-    text: *mut *const c_char,
-) -> Answer {
-    let found = ERRORS.iter().find(|(known, ..)| *known == code);
-    // SAFETY: the same promise.
-    unsafe { write_text(found.map(|(_, name, _)| *name), text) }
-}
-
-pub(crate) unsafe fn get_error_string(
-    _instance: &Instance,
-    code: CUresult,
-    text: *mut *const c_char,
-) -> Answer {
-    let found = ERRORS.iter().find(|(known, ..)| *known == code);
-    // SAFETY: the same promise.
-    unsafe { write_text(found.map(|(.., text)| *text), text) }
-}
-
-/// The index of a device, if there is one of that number.
-pub(crate) fn check_device(instance: &Instance, device: CUdevice) -> Result<usize, CUresult> {
-    if (0..instance.config.devices).contains(&device) {
-        Ok(device as usize)
-    } else {
-        Err(CUresult::CUDA_ERROR_INVALID_DEVICE)
+impl Device {
+    pub(crate) fn new(state: &mut State, ordinal: c_int) -> Self {
+        let pool = crate::instance::fresh_handle();
+        state.pools.insert(pool, Pool::new(ordinal, true));
+        Self {
+            primary: crate::instance::fresh_handle(),
+            references: 0,
+            primary_flags: 0,
+            default_pool: pool,
+            pool,
+            used: 0,
+        }
     }
 }
 
-pub(crate) unsafe fn get(instance: &Instance, device: *mut CUdevice, ordinal: c_int) -> Answer {
-    check_device(instance, ordinal)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { device.write(ordinal) };
-    Ok(())
-}
-
-pub(crate) unsafe fn get_count(instance: &Instance, count: *mut c_int) -> Answer {
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { count.write(instance.config.devices) };
-    Ok(())
-}
-
-pub(crate) unsafe fn get_name(
-    instance: &Instance,
-    name: *mut c_char,
-    length: c_int,
-    device: CUdevice,
-) -> Answer {
-    check_device(instance, device)?;
-    let text = CString::new("cumem simulated device").unwrap_or_default();
-    let bytes = text.as_bytes_with_nul();
-    if length < 1 {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+impl State {
+    pub(crate) fn device(&mut self, device: CUdevice) -> Answer<&mut Device> {
+        usize::try_from(device)
+            .ok()
+            .and_then(|at| self.devices.get_mut(at))
+            .ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
     }
-    let room = bytes.len().min(length as usize);
-    // SAFETY: the caller of the driver passes a place for `length` bytes; the last is the zero.
-    unsafe {
-        name.copy_from_nonoverlapping(bytes.as_ptr().cast(), room);
-        name.add(room - 1).write(0);
+}
+
+#[expect(non_snake_case, reason = "the entry points' names")]
+impl Instance {
+    pub(crate) fn is_device(&self, device: CUdevice) -> Answer {
+        if (0..self.config().devices).contains(&device) {
+            Ok(())
+        } else {
+            Err(CUresult::CUDA_ERROR_INVALID_DEVICE)
+        }
     }
-    Ok(())
-}
 
-pub(crate) unsafe fn get_uuid(instance: &Instance, uuid: *mut CUuuid, device: CUdevice) -> Answer {
-    check_device(instance, device)?;
-    let mut bytes = [0; 16];
-    for (place, byte) in bytes.iter_mut().zip(b"cumem-sim device") {
-        *place = *byte as c_char;
+    pub(crate) unsafe fn cuDeviceGet(&self, device: *mut CUdevice, ordinal: c_int) -> Answer {
+        self.is_device(ordinal)?;
+        // SAFETY: the caller gave a place for the handle, or null.
+        unsafe { put(device, ordinal) }
     }
-    bytes[15] = device as c_char;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { uuid.write(CUuuid { bytes }) };
-    Ok(())
+
+    pub(crate) unsafe fn cuDeviceGetCount(&self, count: *mut c_int) -> Answer {
+        // SAFETY: the caller gave a place for one integer, or null.
+        unsafe { put(count, self.config().devices) }
+    }
+
+    pub(crate) unsafe fn cuDeviceGetName(
+        &self,
+        name: *mut c_char,
+        length: c_int,
+        device: CUdevice,
+    ) -> Answer {
+        self.is_device(device)?;
+        let room = usize::try_from(length).unwrap_or(0);
+        if name.is_null() || room == 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let count = NAME.len().min(room - 1);
+        // SAFETY: the caller gave `length` bytes, and `count` + 1 is not more.
+        unsafe {
+            core::ptr::copy_nonoverlapping(NAME.as_ptr().cast::<c_char>(), name, count);
+            name.add(count).write(0);
+        }
+        Ok(())
+    }
+
+    pub(crate) unsafe fn cuDeviceGetUuid_v2(&self, uuid: *mut CUuuid, device: CUdevice) -> Answer {
+        self.is_device(device)?;
+        let mut bytes = [0; 16];
+        let text = b"cumem-sim device";
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = text[at] as c_char;
+        }
+        bytes[15] = device as c_char;
+        // SAFETY: the caller gave a place for one, or null.
+        unsafe { put(uuid, CUuuid { bytes }) }
+    }
+
+    pub(crate) unsafe fn cuDeviceGetUuid(&self, uuid: *mut CUuuid, device: CUdevice) -> Answer {
+        // SAFETY: passed on; the form is the same.
+        unsafe { self.cuDeviceGetUuid_v2(uuid, device) }
+    }
+
+    pub(crate) unsafe fn cuDeviceTotalMem_v2(&self, bytes: *mut usize, device: CUdevice) -> Answer {
+        self.is_device(device)?;
+        // SAFETY: the caller gave a place for one, or null.
+        unsafe { put(bytes, self.config().memory_per_device) }
+    }
+
+    pub(crate) unsafe fn cuDeviceCanAccessPeer(
+        &self,
+        can: *mut c_int,
+        device: CUdevice,
+        peer: CUdevice,
+    ) -> Answer {
+        self.is_device(device)?;
+        self.is_device(peer)?;
+        // SAFETY: the caller gave a place for one, or null.
+        unsafe { put(can, c_int::from(device != peer)) }
+    }
+
+    pub(crate) unsafe fn cuDeviceGetAttribute(
+        &self,
+        value: *mut c_int,
+        attribute: CUdevice_attribute,
+        device: CUdevice,
+    ) -> Answer {
+        self.is_device(device)?;
+        let number = attribute.0 as c_int;
+        let answer = match self.config().attributes.get(&number) {
+            Some(&value) => value,
+            None => attribute_of(attribute, device).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?,
+        };
+        // SAFETY: the caller gave a place for one, or null.
+        unsafe { put(value, answer) }
+    }
 }
 
-pub(crate) unsafe fn total_mem(instance: &Instance, bytes: *mut usize, device: CUdevice) -> Answer {
-    check_device(instance, device)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { bytes.write(instance.config.memory_per_device) };
-    Ok(())
-}
+/// The last attribute that the header has.
+const LAST_ATTRIBUTE: u32 = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX.0 - 1;
 
-pub(crate) unsafe fn get_attribute(
-    instance: &Instance,
-    value: *mut c_int,
-    attribute: CUdevice_attribute,
-    device: CUdevice,
-) -> Answer {
-    check_device(instance, device)?;
-    let concurrent = c_int::from(instance.config.concurrent_managed_access);
-    let answer = match attribute {
-        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS => concurrent,
-        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
-        | CUdevice_attribute::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
-        | CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY => 1,
-        CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
-        // Stream-ordered memory, virtual memory and the rest are not simulated.
-        _ => 0,
-    };
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { value.write(answer) };
-    Ok(())
-}
-
-pub(crate) unsafe fn can_access_peer(
-    instance: &Instance,
-    can: *mut c_int,
-    device: CUdevice,
-    peer: CUdevice,
-) -> Answer {
-    check_device(instance, device)?;
-    check_device(instance, peer)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { can.write(c_int::from(device != peer)) };
-    Ok(())
+/// What the attributes are, unless the configuration says otherwise; `None` for what isn't one.
+fn attribute_of(attribute: CUdevice_attribute, device: CUdevice) -> Option<c_int> {
+    use CUdevice_attribute as A;
+    Some(match attribute {
+        A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
+        | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => 1024,
+        A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => 64,
+        A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X => c_int::MAX,
+        A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
+        A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+        A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => 132,
+        A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => 2048,
+        A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => 48 << 10,
+        A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
+        A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => 0,
+        A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => device + 1,
+        A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 3,
+        A::CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT => 512,
+        A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+        | A::CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
+        | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+        | A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+        | A::CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
+        | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+        | A::CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+        | A::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES => 1,
+        CUdevice_attribute(1..=LAST_ATTRIBUTE) => 0,
+        _ => return None,
+    })
 }

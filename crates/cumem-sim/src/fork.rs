@@ -1,26 +1,29 @@
-//! A driver does not survive `fork`: in the child, every call answers
-//! `CUDA_ERROR_NOT_INITIALIZED`.
+//! Knowing whether a process is the one that initialised a simulated driver.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// How many forks lie between this process and the first one that watched.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn mark() {
-    // Relaxed: set on the child's only thread before `fork` returns there.
-    FORKED.store(true, Ordering::Relaxed);
+/// The generation of this process.
+pub(crate) fn generation() -> u64 {
+    // Relaxed: it changes only in a child before `fork` returns there, on its only thread.
+    GENERATION.load(Ordering::Relaxed)
 }
 
-/// Called by `cuInit`: children forked from now on are dead.
+/// Counts every fork from now on.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler only stores to an atomic, and stays valid as long as the program.
-        unsafe { libc::pthread_atfork(None, None, Some(mark)) };
-    });
-}
 
-pub(crate) fn in_child() -> bool {
-    // Relaxed: see `mark`.
-    FORKED.load(Ordering::Relaxed)
+    extern "C" fn count() {
+        // Relaxed: the child has one thread.
+        GENERATION.fetch_add(1, Ordering::Relaxed);
+    }
+
+    ONCE.call_once(|| {
+        // SAFETY: the handler only changes an atomic, which is allowed between `fork` and `exec`,
+        // and it stays valid for the life of the process.
+        unsafe { libc::pthread_atfork(None, None, Some(count)) };
+    });
 }

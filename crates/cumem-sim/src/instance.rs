@@ -1,150 +1,339 @@
-//! One simulated driver: its configuration, its state, and what every call passes through.
+//! One simulated driver: what all calls pass through, and the state that they share.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use cumem_sys::CUresult;
 
-use crate::address_space::AddressSpace;
-use crate::books::{Books, LiveBlock, MemoryType};
-use crate::config::SimBuilder;
-use crate::context::Contexts;
-use crate::fault::Fault;
+use crate::books::{Books, Counters, History, Kind, Live};
+use crate::config::Config;
+use crate::context::Context;
+use crate::device::Device;
+use crate::event::Event;
+use crate::fault::{Effect, Faults};
 use crate::fork;
-use crate::memory::Block;
+use crate::memory::virtual_memory::{Handle, Reservation};
+use crate::memory::{Allocation, Usage};
+use crate::pool::Pool;
+use crate::stream::{self, Stream};
+use crate::table::{Call, EntryKind};
 
-/// What a call answers: nothing, or an error code.
-pub(crate) type Answer = Result<(), CUresult>;
-
-/// Calls that work before `cuInit`.
-const BEFORE_INIT: &[&str] = &[
-    "cuInit",
-    "cuDriverGetVersion",
-    "cuGetErrorName",
-    "cuGetErrorString",
-];
+/// What an entry point answers.
+pub(crate) type Answer<T = ()> = Result<T, CUresult>;
 
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// Tells instances apart in what threads keep about them.
-    pub(crate) id: u64,
-    pub(crate) config: SimBuilder,
+    number: u64,
+    me: Weak<Instance>,
+    config: Config,
+    counters: Counters,
+    faults: Faults,
+    /// 0 before `cuInit`; then one more than the process generation that called it.
+    initialised: AtomicU64,
+    deinitialised: AtomicBool,
     state: Mutex<State>,
+    /// Signalled whenever a stream may go on, or a wait may be over.
+    pub(crate) progress: Condvar,
 }
 
-#[derive(Debug)]
+/// Everything that calls change, under one lock. No lock is held while a program's own function
+/// runs, or while bytes are moved.
+#[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) initialised: bool,
-    pub(crate) contexts: Contexts,
-    /// Live blocks by address.
-    pub(crate) blocks: BTreeMap<u64, Block>,
-    /// Addresses that were freed, and not allocated again since.
-    pub(crate) freed: BTreeSet<u64>,
-    pub(crate) managed: AddressSpace,
-    pub(crate) device: AddressSpace,
-    pub(crate) pinned: AddressSpace,
-    pub(crate) next_buffer_id: u64,
-    pub(crate) double_frees: u64,
-    pub(crate) wrong_entry_frees: u64,
-    pub(crate) unknown_frees: u64,
-    pub(crate) ended_with_context: u64,
-    calls: BTreeMap<&'static str, u64>,
-    faults: Vec<Fault>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) contexts: HashMap<usize, Context>,
+    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    pub(crate) usage: Usage,
+    pub(crate) streams: HashMap<usize, Stream>,
+    pub(crate) events: HashMap<usize, Event>,
+    pub(crate) pools: HashMap<usize, Pool>,
+    pub(crate) reservations: BTreeMap<u64, Reservation>,
+    pub(crate) handles: HashMap<u64, Handle>,
+    pub(crate) history: History,
+    /// How many hold the streams.
+    pub(crate) holds: usize,
+    /// No more work is begun.
+    pub(crate) ending: bool,
+}
+
+/// A value that no handle had before, in any simulated driver of the process.
+pub(crate) fn fresh_handle() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0x5500_0000_0000);
+    // Relaxed: only a number that nobody else gets.
+    NEXT.fetch_add(0x100, Ordering::Relaxed)
 }
 
 impl Instance {
-    pub(crate) fn new(config: SimBuilder) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self {
-            // Relaxed: the numbers only have to differ.
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            state: Mutex::new(State {
-                initialised: false,
-                contexts: Contexts::new(config.devices),
-                blocks: BTreeMap::new(),
-                freed: BTreeSet::new(),
-                managed: AddressSpace::new(true),
-                device: AddressSpace::new(false),
-                pinned: AddressSpace::new(true),
-                next_buffer_id: 1,
-                double_frees: 0,
-                wrong_entry_frees: 0,
-                unknown_frees: 0,
-                ended_with_context: 0,
-                calls: BTreeMap::new(),
-                faults: Vec::new(),
-            }),
-            config,
+    pub(crate) fn new(config: Config) -> Arc<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        fork::watch();
+        let faults = Faults::default();
+        for fault in &config.faults {
+            faults.add(fault.clone());
         }
+        let mut state = State::default();
+        for ordinal in 0..config.devices.max(0) {
+            let device = Device::new(&mut state, ordinal);
+            state.devices.push(device);
+        }
+        Arc::new_cyclic(|me| Self {
+            // Relaxed: only a number that nobody else gets.
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            me: Weak::clone(me),
+            config,
+            counters: Counters::new(),
+            faults,
+            initialised: AtomicU64::new(0),
+            deinitialised: AtomicBool::new(false),
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    pub(crate) fn me(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in one test must not hide the books from the next.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What every call passes first: it is counted, and answered at once if it can't go on.
-    pub(crate) fn admit(&self, name: &'static str) -> Answer {
-        let mut state = self.state();
-        *state.calls.entry(name).or_insert(0) += 1;
-        if fork::in_child() {
-            return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
+    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.progress
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What every call passes through.
+    #[inline]
+    pub(crate) fn enter(&self, call: Call, body: impl FnOnce(&Self) -> Answer) -> CUresult {
+        self.counters.called(call);
+        match self.admit(call).and_then(|()| body(self)) {
+            Ok(()) => CUresult::CUDA_SUCCESS,
+            Err(code) => {
+                self.counters.failed(call);
+                code
+            }
         }
-        let strike = state
-            .faults
-            .iter_mut()
-            .find_map(|fault| fault.strikes(name));
-        if let Some(code) = strike {
-            state.faults.retain(|fault| !fault.is_spent());
-            return Err(code);
+    }
+
+    fn admit(&self, call: Call) -> Answer {
+        if self.config.stub {
+            return Err(CUresult::CUDA_ERROR_STUB_LIBRARY);
         }
-        if !state.initialised && !BEFORE_INIT.contains(&name) {
+        let early = call.entry().kind == EntryKind::Early;
+        // Acquire: pairs with the Release store of `cuInit`.
+        let initialised = self.initialised.load(Ordering::Acquire);
+        if !early || call == Call::cuInit {
+            if initialised != 0 && initialised != fork::generation() + 1 {
+                return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
+            }
+            // Relaxed: who has shut the driver down tells other threads by its own means.
+            if self.deinitialised.load(Ordering::Relaxed) {
+                return Err(CUresult::CUDA_ERROR_DEINITIALIZED);
+            }
+            if stream::in_callback() {
+                return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
+            }
+        }
+        if self.config.latency_of_all.is_some() || !self.config.latency.is_empty() {
+            let latency = self.config.latency.get(&call);
+            if let Some(latency) = latency.or(self.config.latency_of_all.as_ref()) {
+                std::thread::sleep(*latency);
+            }
+        }
+        if let Some(effect) = self.faults.hit(call) {
+            self.counters.fault();
+            match effect {
+                Effect::Answer(CUresult::CUDA_SUCCESS) => {}
+                Effect::Answer(code) => return Err(code),
+                Effect::DestroyContext => {
+                    if let Some(context) = self.top_of_stack() {
+                        self.destroy_from_outside(context);
+                    }
+                }
+            }
+        }
+        if !early && initialised == 0 {
             return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
         }
         Ok(())
     }
 
-    pub(crate) fn inject(&self, fault: Fault) {
-        self.state().faults.push(fault);
+    #[expect(non_snake_case, reason = "the entry point's name")]
+    pub(crate) unsafe fn cuInit(&self, flags: c_uint) -> Answer {
+        if flags != 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        if self.config.init != CUresult::CUDA_SUCCESS {
+            return Err(self.config.init);
+        }
+        if self.config.devices <= 0 {
+            return Err(CUresult::CUDA_ERROR_NO_DEVICE);
+        }
+        // Release: pairs with the Acquire load of `admit`.
+        self.initialised
+            .store(fork::generation() + 1, Ordering::Release);
+        if self.config.deinitialise_at_exit
+            && let Some(me) = self.me()
+        {
+            exit::deinitialise(me);
+        }
+        Ok(())
     }
 
-    pub(crate) fn clear_faults(&self) {
-        self.state().faults.clear();
+    #[expect(non_snake_case, reason = "the entry point's name")]
+    pub(crate) unsafe fn cuDriverGetVersion(&self, version: *mut c_int) -> Answer {
+        // SAFETY: the caller gave a place for one integer, or null.
+        unsafe { put(version, self.config.driver_version) }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        // Acquire: as in `admit`.
+        let initialised = self.initialised.load(Ordering::Acquire);
+        initialised != 0 && initialised != fork::generation() + 1
+    }
+
+    pub(crate) fn deinitialise(&self) {
+        // Relaxed: as in `admit`.
+        self.deinitialised.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold_streams(&self) {
+        self.state().holds += 1;
+    }
+
+    pub(crate) fn release_streams(&self) {
+        self.state().holds -= 1;
+        self.progress.notify_all();
+    }
+
+    /// Ends all workers. Work that was not begun is never done.
+    pub(crate) fn shut_down(&self) {
+        let mut state = self.state();
+        state.ending = true;
+        self.progress.notify_all();
+        if stream::on_worker() {
+            return;
+        }
+        while state.streams.values().any(|stream| stream.is_running()) {
+            state = self.wait(state);
+        }
     }
 
     pub(crate) fn books(&self) -> Books {
+        let mut books = Books::default();
+        self.counters.fill(&mut books);
         let state = self.state();
-        Books {
-            live: state
-                .blocks
-                .iter()
-                .map(|(&pointer, block)| LiveBlock {
-                    pointer,
-                    size: block.size,
-                    memory: block.memory,
-                    context: block.context,
-                    device: block.device,
-                })
-                .collect(),
-            double_frees: state.double_frees,
-            wrong_entry_frees: state.wrong_entry_frees,
-            unknown_frees: state.unknown_frees,
-            ended_with_context: state.ended_with_context,
-            calls: state.calls.clone(),
-        }
+        state.history.fill(&mut books);
+        books.live = state
+            .allocations
+            .iter()
+            .map(|(&pointer, allocation)| Live {
+                pointer,
+                bytes: allocation.bytes,
+                kind: allocation.kind,
+                device: allocation.device,
+                context: allocation.context as u64,
+            })
+            .chain(
+                state
+                    .reservations
+                    .iter()
+                    .map(|(&pointer, reservation)| Live {
+                        pointer,
+                        bytes: reservation.bytes(),
+                        kind: Kind::Reserved,
+                        device: -1,
+                        context: 0,
+                    }),
+            )
+            .chain(state.handles.iter().map(|(&pointer, handle)| Live {
+                pointer,
+                bytes: handle.physical.bytes(),
+                kind: Kind::Physical,
+                device: handle.physical.device(),
+                context: 0,
+            }))
+            .collect();
+        books.live.sort_by_key(|live| live.pointer);
+        books
+    }
+
+    pub(crate) fn reset_books(&self) {
+        self.counters.reset();
+        let mut state = self.state();
+        state.history.refused.clear();
+        state.history.leaked.clear();
     }
 }
 
-// SAFETY: the context handles inside are numbers that are never followed.
-unsafe impl Send for State {}
+/// Writes an out parameter.
+///
+/// # Safety
+/// `target` is null, or valid for a write; it need not be aligned.
+pub(crate) unsafe fn put<T>(target: *mut T, value: T) -> Answer {
+    if target.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { target.write_unaligned(value) };
+    Ok(())
+}
 
-impl State {
-    pub(crate) fn space(&mut self, memory: MemoryType) -> &mut AddressSpace {
-        match memory {
-            MemoryType::Managed => &mut self.managed,
-            MemoryType::Device => &mut self.device,
-            MemoryType::Pinned => &mut self.pinned,
+/// Writes an out parameter whose type the caller chose by a number.
+///
+/// # Safety
+/// As for [`put`], for a `T`.
+pub(crate) unsafe fn put_as<T>(target: *mut c_void, value: T) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe { put(target.cast::<T>(), value) }
+}
+
+mod exit {
+    //! What happens when the process exits.
+
+    use std::sync::{Arc, Mutex, Once, PoisonError};
+
+    use super::Instance;
+
+    static AT_EXIT: Mutex<Vec<Arc<Instance>>> = Mutex::new(Vec::new());
+
+    extern "C" fn run() {
+        for instance in AT_EXIT
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
+            instance.deinitialise();
         }
+    }
+
+    /// Shuts an instance down when the process exits.
+    pub(super) fn deinitialise(instance: Arc<Instance>) {
+        static ONCE: Once = Once::new();
+        let mut list = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
+        if !list.iter().any(|one| Arc::ptr_eq(one, &instance)) {
+            list.push(instance);
+        }
+        ONCE.call_once(|| {
+            // SAFETY: the handler is a function of this library, which is never unloaded after
+            // `cuInit`, and it doesn't unwind.
+            unsafe { libc::atexit(run) };
+        });
     }
 }

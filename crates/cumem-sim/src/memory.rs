@@ -1,391 +1,255 @@
-//! Allocating, freeing, advising.
+//! Memory: what is allocated, where its bytes are, and how it is given back.
 
+mod attributes;
+pub(crate) mod copy;
+mod device;
+mod managed;
+mod pinned;
+pub(crate) mod region;
+mod stream_ordered;
+pub(crate) mod virtual_memory;
+
+use core::ffi::c_int;
 use std::collections::BTreeSet;
-use std::ffi::{c_int, c_uint, c_void};
-use std::ptr;
+use std::sync::Arc;
 
-use cumem_sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUmem_advise, CUmem_range_attribute, CUmemLocation,
-    CUmemLocationType, CUresult, CUstream,
-};
+use cumem_sys::{CUdeviceptr, CUresult};
 
-use crate::books::MemoryType;
-use crate::context::current;
-use crate::device::check_device;
+use self::managed::Advice;
+use self::region::{Block, CHUNK, Region, STEP};
+use self::virtual_memory::Physical;
+use crate::books::Kind;
 use crate::instance::{Answer, Instance, State};
+use crate::table::Call;
 
-/// The ordinal that stands for the host, and the one that stands for no device.
-const HOST: c_int = -1;
-const NOWHERE: c_int = -2;
-
-/// One live block.
+/// One allocation, by its address in [`State::allocations`].
 #[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) size: usize,
-    pub(crate) memory: MemoryType,
-    pub(crate) context: CUcontext,
-    pub(crate) device: i32,
-    pub(crate) buffer_id: u64,
-    pub(crate) host_flags: c_uint,
-    read_mostly: bool,
-    preferred: c_int,
-    accessed_by: BTreeSet<c_int>,
-    prefetched: c_int,
+pub(crate) struct Allocation {
+    pub(crate) kind: Kind,
+    /// What was asked for.
+    pub(crate) bytes: usize,
+    pub(crate) store: Store,
+    pub(crate) device: c_int,
+    /// The context that it goes with; 0 if none.
+    pub(crate) context: usize,
+    /// The number that no other allocation has.
+    pub(crate) id: u64,
+    /// The flags that it was made with.
+    pub(crate) flags: u32,
+    pub(crate) sync_memops: bool,
+    /// The pool that it came from; 0 if none.
+    pub(crate) pool: usize,
+    pub(crate) advice: Advice,
+    /// The devices that may use it, for mapped physical memory.
+    pub(crate) readers: BTreeSet<c_int>,
+    pub(crate) writers: BTreeSet<c_int>,
 }
 
-/// Allocates a block in the current context.
-fn allocate(
-    instance: &Instance,
-    memory: MemoryType,
-    size: usize,
-    host_flags: c_uint,
-) -> Result<u64, CUresult> {
-    let mut state = instance.state();
-    let (context, device) = current(instance, &state)?;
-    if size == 0 {
-        // The real driver gives null for pinned memory, and refuses the others.
-        return match memory {
-            MemoryType::Pinned => Ok(0),
-            _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        };
+/// Where the bytes of an allocation are. A clone keeps them there.
+#[derive(Clone, Debug)]
+pub(crate) enum Store {
+    Block(Block),
+    /// The program's own memory.
+    Host(u64),
+    Physical {
+        memory: Arc<Physical>,
+        offset: usize,
+    },
+}
+
+impl Store {
+    /// Where the byte at an offset is.
+    pub(crate) fn place(&self, offset: usize) -> *mut u8 {
+        match self {
+            Self::Block(block) => block.place(offset),
+            Self::Host(pointer) => {
+                core::ptr::with_exposed_provenance_mut(*pointer as usize + offset)
+            }
+            Self::Physical { memory, offset: at } => memory.place(at + offset),
+        }
     }
-    let used = used_beside(&state, memory, device);
-    if size > instance.config.memory_per_device.saturating_sub(used) {
-        return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    let pointer = state
-        .space(memory)
-        .allocate(size)
-        .ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)? as u64;
-    let buffer_id = state.next_buffer_id;
-    state.next_buffer_id += 1;
-    state.freed.remove(&pointer);
-    state.blocks.insert(
-        pointer,
-        Block {
-            size,
-            memory,
-            context,
+}
+
+impl Allocation {
+    pub(crate) fn new(kind: Kind, bytes: usize, store: Store, device: c_int) -> Self {
+        Self {
+            kind,
+            bytes,
+            store,
             device,
-            buffer_id,
-            host_flags,
-            read_mostly: false,
-            preferred: NOWHERE,
-            accessed_by: BTreeSet::new(),
-            prefetched: NOWHERE,
-        },
-    );
-    Ok(pointer)
-}
-
-/// Bytes that are taken of what an allocation of this kind would take from: the device's memory,
-/// or the host's that can be pinned.
-fn used_beside(state: &State, memory: MemoryType, device: i32) -> usize {
-    let pinned = memory == MemoryType::Pinned;
-    state
-        .blocks
-        .values()
-        .filter(|block| (block.memory == MemoryType::Pinned) == pinned)
-        .filter(|block| pinned || block.device == device)
-        .map(|block| block.size)
-        .sum()
-}
-
-/// Frees a block through an entry point that takes these kinds.
-fn free(instance: &Instance, pointer: u64, takes: &[MemoryType]) -> Answer {
-    if pointer == 0 {
-        return Ok(());
-    }
-    let mut state = instance.state();
-    match state.blocks.get(&pointer) {
-        Some(block) if takes.contains(&block.memory) => {
-            end(&mut state, pointer);
-            Ok(())
-        }
-        Some(_) => {
-            state.wrong_entry_frees += 1;
-            Err(CUresult::CUDA_ERROR_INVALID_VALUE)
-        }
-        None if state.freed.contains(&pointer) => {
-            state.double_frees += 1;
-            Err(CUresult::CUDA_ERROR_INVALID_VALUE)
-        }
-        None => {
-            state.unknown_frees += 1;
-            Err(CUresult::CUDA_ERROR_INVALID_VALUE)
+            context: 0,
+            id: fresh_id(),
+            flags: 0,
+            sync_memops: false,
+            pool: 0,
+            advice: Advice::default(),
+            readers: BTreeSet::new(),
+            writers: BTreeSet::new(),
         }
     }
-}
 
-/// Takes a block off the books and gives its addresses back.
-pub(crate) fn end(state: &mut State, pointer: u64) {
-    if let Some(block) = state.blocks.remove(&pointer) {
-        state
-            .space(block.memory)
-            .release(pointer as usize, block.size);
-        state.freed.insert(pointer);
+    /// Whether the host can touch it at its address.
+    pub(crate) fn is_host_accessible(&self) -> bool {
+        matches!(self.kind, Kind::Managed | Kind::Pinned | Kind::Registered)
+    }
+
+    /// Whether it lies in page-locked host memory.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.kind, Kind::Pinned | Kind::Registered)
     }
 }
 
-/// The block that an address lies in, with its start.
-pub(crate) fn block_at(state: &State, pointer: u64) -> Option<(u64, &Block)> {
-    let (&start, block) = state.blocks.range(..=pointer).next_back()?;
-    (pointer - start < block.size as u64).then_some((start, block))
+fn fresh_id() -> u64 {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: only a number that nobody else gets.
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-pub(crate) unsafe fn alloc(instance: &Instance, pointer: *mut CUdeviceptr, bytes: usize) -> Answer {
-    let address = allocate(instance, MemoryType::Device, bytes, 0)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { pointer.write(address) };
-    Ok(())
+/// The bytes that are taken from the host, as against the devices.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) pinned: usize,
+    pub(crate) managed: usize,
 }
 
-pub(crate) unsafe fn alloc_managed(
-    instance: &Instance,
-    pointer: *mut CUdeviceptr,
-    bytes: usize,
-    flags: c_uint,
-) -> Answer {
-    // Global, host and single, of which exactly one is chosen.
-    if !matches!(flags, 1 | 2 | 4) {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+impl State {
+    /// The allocation that holds an address, and where it begins.
+    pub(crate) fn find(&self, pointer: CUdeviceptr) -> Option<(u64, &Allocation)> {
+        let (&base, allocation) = self.allocations.range(..=pointer).next_back()?;
+        (pointer - base < allocation.bytes.max(1) as u64).then_some((base, allocation))
     }
-    let address = allocate(instance, MemoryType::Managed, bytes, 0)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { pointer.write(address) };
-    Ok(())
-}
 
-pub(crate) unsafe fn host_alloc(
-    instance: &Instance,
-    pointer: *mut *mut c_void,
-    bytes: usize,
-    flags: c_uint,
-) -> Answer {
-    // Portable, device-mapped, write-combined.
-    if flags & !7 != 0 {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    pub(crate) fn insert(&mut self, pointer: u64, allocation: Allocation) {
+        self.history.freed.remove(&pointer);
+        let former = self.allocations.insert(pointer, allocation);
+        debug_assert!(former.is_none(), "an address was handed out twice");
     }
-    let address = allocate(instance, MemoryType::Pinned, bytes, flags)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { pointer.write(ptr::with_exposed_provenance_mut(address as usize)) };
-    Ok(())
-}
 
-pub(crate) unsafe fn free_device(instance: &Instance, pointer: CUdeviceptr) -> Answer {
-    free(
-        instance,
-        pointer,
-        &[MemoryType::Managed, MemoryType::Device],
-    )
-}
-
-pub(crate) unsafe fn free_host(instance: &Instance, pointer: *mut c_void) -> Answer {
-    free(instance, pointer.addr() as u64, &[MemoryType::Pinned])
-}
-
-pub(crate) unsafe fn get_info(instance: &Instance, free: *mut usize, total: *mut usize) -> Answer {
-    let state = instance.state();
-    let (_, device) = current(instance, &state)?;
-    let all = instance.config.memory_per_device;
-    // SAFETY: the caller of the driver passes places for the results.
-    unsafe {
-        free.write(all.saturating_sub(used_beside(&state, MemoryType::Device, device)));
-        total.write(all);
+    /// Takes an allocation out of the books; its memory is still there.
+    pub(crate) fn remove(&mut self, pointer: u64) -> Option<Allocation> {
+        let allocation = self.allocations.remove(&pointer)?;
+        self.history.freed.insert(pointer, allocation.kind);
+        Some(allocation)
     }
-    Ok(())
-}
 
-pub(crate) unsafe fn get_address_range(
-    instance: &Instance,
-    base: *mut CUdeviceptr,
-    bytes: *mut usize,
-    pointer: CUdeviceptr,
-) -> Answer {
-    let state = instance.state();
-    let (start, block) = block_at(&state, pointer).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
-    // SAFETY: the caller of the driver passes places for the results, or null.
-    unsafe {
-        if !base.is_null() {
-            base.write(start);
+    /// Gives the memory of an allocation back.
+    pub(crate) fn give_back(&mut self, allocation: &Allocation) {
+        let block = match &allocation.store {
+            Store::Block(block) => block,
+            Store::Host(_) => {
+                self.usage.pinned -= allocation.bytes;
+                return;
+            }
+            Store::Physical { .. } => return,
+        };
+        if allocation.pool != 0 {
+            self.give_block_to_pool(allocation.pool, block);
+            return;
         }
-        if !bytes.is_null() {
-            bytes.write(block.size);
+        let Some(context) = self.contexts.get_mut(&allocation.context) else {
+            return;
+        };
+        let Some(arena) = context.arenas.get_mut(&allocation.kind) else {
+            return;
+        };
+        arena.give(block);
+        let released = arena.release_unused(0);
+        match self.counter(allocation.kind, allocation.device) {
+            Some(taken) => *taken -= released,
+            None => debug_assert!(false, "memory that is counted nowhere"),
         }
     }
-    Ok(())
-}
 
-/// The pinned block that a host address lies in.
-fn pinned_block(state: &State, pointer: *mut c_void) -> Result<(u64, &Block), CUresult> {
-    block_at(state, pointer.addr() as u64)
-        .filter(|(_, block)| block.memory == MemoryType::Pinned)
-        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
-}
-
-pub(crate) unsafe fn host_get_device_pointer(
-    instance: &Instance,
-    device_pointer: *mut CUdeviceptr,
-    pointer: *mut c_void,
-    _flags: c_uint,
-) -> Answer {
-    pinned_block(&instance.state(), pointer)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { device_pointer.write(pointer.addr() as u64) };
-    Ok(())
-}
-
-pub(crate) unsafe fn host_get_flags(
-    instance: &Instance,
-    flags: *mut c_uint,
-    pointer: *mut c_void,
-) -> Answer {
-    let state = instance.state();
-    let (_, block) = pinned_block(&state, pointer)?;
-    // SAFETY: the caller of the driver passes a place for the result.
-    unsafe { flags.write(block.host_flags) };
-    Ok(())
-}
-
-/// The managed block that a whole range lies in.
-fn managed_block(state: &mut State, pointer: u64, bytes: usize) -> Result<&mut Block, CUresult> {
-    let refusal = CUresult::CUDA_ERROR_INVALID_VALUE;
-    if bytes == 0 {
-        return Err(refusal);
-    }
-    let (start, block) = block_at(state, pointer).ok_or(refusal)?;
-    let fits = bytes as u64 <= block.size as u64 - (pointer - start);
-    if block.memory != MemoryType::Managed || !fits {
-        return Err(refusal);
-    }
-    state.blocks.get_mut(&start).ok_or(refusal)
-}
-
-/// A location as an ordinal, which is how both forms of a call are remembered.
-fn ordinal_of(instance: &Instance, location: CUmemLocation) -> Result<c_int, CUresult> {
-    match location.type_ {
-        CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
-            check_device(instance, location.ordinal())?;
-            Ok(location.ordinal())
+    /// What counts the bytes that a kind takes.
+    fn counter(&mut self, kind: Kind, device: c_int) -> Option<&mut usize> {
+        match kind {
+            Kind::Pinned => Some(&mut self.usage.pinned),
+            Kind::Managed => Some(&mut self.usage.managed),
+            _ => self.device(device).ok().map(|device| &mut device.used),
         }
-        CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST => Ok(HOST),
-        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
 }
 
-fn require_concurrent_access(instance: &Instance) -> Answer {
-    if instance.config.concurrent_managed_access {
+impl Instance {
+    /// Takes bytes from what a kind has, or says that there are not enough.
+    pub(crate) fn charge(
+        &self,
+        state: &mut State,
+        kind: Kind,
+        device: c_int,
+        bytes: usize,
+    ) -> Answer {
+        let limit = match kind {
+            Kind::Pinned => self.config().host_memory,
+            Kind::Managed => self.config().managed_memory,
+            _ => self.config().memory_per_device,
+        };
+        let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        let taken = state.counter(kind, device).ok_or(full)?;
+        if bytes > limit.saturating_sub(*taken) {
+            return Err(full);
+        }
+        *taken += bytes;
         Ok(())
-    } else {
-        Err(CUresult::CUDA_ERROR_INVALID_DEVICE)
     }
-}
 
-pub(crate) unsafe fn advise(
-    instance: &Instance,
-    pointer: CUdeviceptr,
-    bytes: usize,
-    advice: CUmem_advise,
-    device: CUdevice,
-) -> Answer {
-    require_concurrent_access(instance)?;
-    if device != HOST {
-        check_device(instance, device)?;
+    /// Makes an allocation of a kind in a context.
+    fn allocate(&self, state: &mut State, kind: Kind, context: usize, bytes: usize) -> Answer<u64> {
+        let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        let device = state.context(context)?.device;
+        let rounded = bytes
+            .checked_next_multiple_of(if bytes > CHUNK { CHUNK } else { STEP })
+            .ok_or(full)?;
+        let arena = |state: &mut State| {
+            let context = state.contexts.get_mut(&context);
+            context.and_then(|it| it.arenas.entry(kind).or_default().take(rounded))
+        };
+        let block = match arena(state) {
+            Some(block) => block,
+            None => {
+                let whole = rounded.next_multiple_of(CHUNK);
+                self.charge(state, kind, device, whole)?;
+                let region = match kind {
+                    Kind::Device => Region::closed(whole),
+                    _ => Region::open(whole),
+                };
+                let Some(region) = region else {
+                    if let Some(taken) = state.counter(kind, device) {
+                        *taken -= whole;
+                    }
+                    return Err(full);
+                };
+                if let Some(context) = state.contexts.get_mut(&context) {
+                    context.arenas.entry(kind).or_default().add(region);
+                }
+                arena(state).ok_or(full)?
+            }
+        };
+        let pointer = block.address();
+        let mut allocation = Allocation::new(kind, bytes, Store::Block(block), device);
+        allocation.context = context;
+        state.insert(pointer, allocation);
+        Ok(pointer)
     }
-    let mut state = instance.state();
-    let block = managed_block(&mut state, pointer, bytes)?;
-    match advice {
-        CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY => block.read_mostly = true,
-        CUmem_advise::CU_MEM_ADVISE_UNSET_READ_MOSTLY => block.read_mostly = false,
-        CUmem_advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION => block.preferred = device,
-        CUmem_advise::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => block.preferred = NOWHERE,
-        CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY => {
-            block.accessed_by.insert(device);
-        }
-        CUmem_advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
-            block.accessed_by.remove(&device);
-        }
-        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-    }
-    Ok(())
-}
 
-pub(crate) unsafe fn advise_location(
-    instance: &Instance,
-    pointer: CUdeviceptr,
-    bytes: usize,
-    advice: CUmem_advise,
-    location: CUmemLocation,
-) -> Answer {
-    let device = ordinal_of(instance, location)?;
-    // SAFETY: the same promise.
-    unsafe { advise(instance, pointer, bytes, advice, device) }
-}
-
-pub(crate) unsafe fn prefetch(
-    instance: &Instance,
-    pointer: CUdeviceptr,
-    bytes: usize,
-    device: CUdevice,
-    stream: CUstream,
-) -> Answer {
-    require_concurrent_access(instance)?;
-    if !stream.is_null() {
-        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
-    }
-    if device != HOST {
-        check_device(instance, device)?;
-    }
-    let mut state = instance.state();
-    managed_block(&mut state, pointer, bytes)?.prefetched = device;
-    Ok(())
-}
-
-pub(crate) unsafe fn prefetch_location(
-    instance: &Instance,
-    pointer: CUdeviceptr,
-    bytes: usize,
-    location: CUmemLocation,
-    _flags: c_uint,
-    stream: CUstream,
-) -> Answer {
-    let device = ordinal_of(instance, location)?;
-    // SAFETY: the same promise.
-    unsafe { prefetch(instance, pointer, bytes, device, stream) }
-}
-
-pub(crate) unsafe fn range_get_attribute(
-    instance: &Instance,
-    data: *mut c_void,
-    size: usize,
-    attribute: CUmem_range_attribute,
-    pointer: CUdeviceptr,
-    bytes: usize,
-) -> Answer {
-    let mut state = instance.state();
-    let block = managed_block(&mut state, pointer, bytes)?;
-    let mut answer: Vec<c_int> = match attribute {
-        CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => {
-            vec![c_int::from(block.read_mostly)]
+    /// Frees the allocation at an address, once the work of its device is done, if it is of a kind
+    /// that the call frees.
+    fn free(&self, pointer: u64, call: Call, frees: fn(Kind) -> bool) -> Answer {
+        let mut state = self.state();
+        let kind = state.allocations.get(&pointer).map(|one| one.kind);
+        if !kind.is_some_and(frees) {
+            let inside = state.find(pointer).map(|(_, one)| one.kind);
+            let live = kind.or(inside.filter(|_| !state.history.freed.contains_key(&pointer)));
+            state.history.refused(pointer, call, live);
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => vec![block.preferred],
-        CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => {
-            vec![block.prefetched]
-        }
-        CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY => {
-            let mut devices: Vec<c_int> = block.accessed_by.iter().copied().collect();
-            devices.resize(size / size_of::<c_int>(), NOWHERE);
-            devices
-        }
-        _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-    };
-    if size == 0 || size != size_of_val(answer.as_slice()) {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        let Some(allocation) = state.remove(pointer) else {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        };
+        let ends = state.ends_of_device(allocation.device);
+        let mut state = self.wait_for(state, &ends);
+        state.give_back(&allocation);
+        Ok(())
     }
-    // SAFETY: the caller of the driver passes a place for `size` bytes, which the answer has.
-    unsafe {
-        data.cast::<c_int>()
-            .copy_from_nonoverlapping(answer.as_mut_ptr(), answer.len());
-    }
-    Ok(())
 }

@@ -15,43 +15,16 @@
 //!     Ok(()) // dropped here: the driver has it back
 //! }
 //! ```
+//!
+//! [`ManagedRange`] tells the driver how a range will be used, moves it ahead of time, and asks
+//! where it lies. [`host_access_now`] answers whether the host may touch managed memory while
+//! kernels run.
 
-use core::ptr::NonNull;
+mod range;
+mod unified;
 
-use cumem_backend::{
-    Backend, DEFAULT_BUCKETS, HostAccess, MemoryKind, Target, from_device_ptr, to_device_ptr,
-};
-use cumem_sys::{CUmemAttach_flags, CuError, Driver};
-
-/// Memory with one address for the host and all devices, attached globally: any stream on any
-/// device may use it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Unified;
-
-/// Holds unified memory; [`Backend`] has the methods.
-pub type UnifiedBackend<const BUCKETS: usize = DEFAULT_BUCKETS> = Backend<Unified, BUCKETS>;
-
-// SAFETY: `cuMemAllocManaged` returns memory of the wanted size that is nobody else's until
-// `cuMemFree_v2`, aligned suitably for any kind of variable (256 bytes), which the host may touch
-// under the condition that `HostAccess::Managed` names.
-unsafe impl MemoryKind for Unified {
-    const NAME: &'static str = "unified";
-    const DEFAULT: Self = Self;
-    const HOST_ACCESS: HostAccess = HostAccess::Managed;
-
-    fn allocate(&self, target: Target<'_>, size: usize) -> Result<*mut u8, CuError> {
-        target
-            .driver
-            .mem_alloc_managed(size, CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL)
-            .map(from_device_ptr)
-    }
-
-    unsafe fn release(&self, driver: &Driver, base: NonNull<u8>) -> Result<(), CuError> {
-        // SAFETY: the caller promises that `base` came from `allocate` and is unused.
-        unsafe { driver.mem_free(to_device_ptr(base.as_ptr())) }
-    }
-}
+pub use range::{AdviceError, ManagedRange, host_access_now};
+pub use unified::{Attach, Unified, UnifiedBackend};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

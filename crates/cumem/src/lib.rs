@@ -32,8 +32,8 @@ mod defaults;
 
 pub use cumem_backend::{
     AllocError, AllocFailure, Allocation, Backend, ContextPolicy, DEFAULT_CAPACITY, HostAccess,
-    LeakReport, LiveAllocation, MemoryBackend, MemoryKind, ReleaseError, Statistics, buckets_for,
-    from_device_ptr, to_device_ptr,
+    LeakReport, LiveAllocation, MemoryBackend, MemoryKind, ReleaseError, Statistics,
+    TryReleaseError, buckets_for, from_device_ptr, to_device_ptr,
 };
 #[cfg(feature = "device")]
 pub use cumem_device::{DevicePreferred, DevicePreferredBackend};
@@ -43,3 +43,7 @@ pub use cumem_sys as sys;
 #[cfg(feature = "unified")]
 pub use cumem_unified::{Unified, UnifiedBackend};
 pub use defaults::*;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

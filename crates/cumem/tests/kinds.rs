@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::ptr::{self, NonNull};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cumem::sys::{CUresult, Driver};
 use cumem::{
@@ -22,6 +23,12 @@ fn driver() -> Driver {
         Ok("real") => Driver::load().unwrap(),
         Ok(path) => Driver::load_from(path).unwrap(),
     }
+}
+
+/// Tests look at addresses after they were released, so no other test may be given them meanwhile.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the driver itself still knows an address.
@@ -300,6 +307,7 @@ macro_rules! for_every_kind {
         mod $kind {
             $(#[test]
             fn $test() {
+                let _alone = super::alone();
                 let driver = super::driver();
                 let backend = super::$backend::<{ super::BUCKETS }>::with_capacity(super::CAPACITY)
                     .with_driver(driver.clone());

@@ -1,4 +1,4 @@
-//! One bucket: a cache line of keys with their overflow count, and the values of those keys.
+//! One bucket: a cache line of keys with their signpost, and the values of those keys.
 //!
 //! A slot is its key, and the key says which state the slot is in:
 //!
@@ -13,12 +13,18 @@
 use core::ptr::{self, NonNull};
 
 use crate::cell::Cell;
-use crate::probe;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::mutant::{self, weaken};
+use crate::route::Route;
+use crate::signpost::Signpost;
+use crate::sync::{AtomicPtr, Ordering};
 use crate::value::Value;
 
-/// Slots in a bucket: with the overflow count they fill a cache line of 64 bytes.
-pub(crate) const SLOTS: usize = 64 / size_of::<usize>() - 1;
+/// Slots in a bucket: with the signpost they fill a cache line of 64 bytes.
+pub(crate) const SLOTS: usize = if cfg!(loom) {
+    2
+} else {
+    64 / size_of::<usize>() - 1
+};
 
 /// The key of a slot that one thread holds. No allocation contains this address.
 pub(crate) const BUSY: *mut u8 = ptr::without_provenance_mut(usize::MAX);
@@ -26,25 +32,26 @@ pub(crate) const BUSY: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 /// A bucket.
 #[repr(C, align(64))]
 pub(crate) struct Bucket<V: Value> {
-    /// How many registrations, live or in progress, went past this bucket because they saw no
-    /// empty slot in it.
-    overflow: AtomicUsize,
+    /// Where the keys are that found no empty slot here.
+    pub(crate) signpost: Signpost,
     keys: [AtomicPtr<u8>; SLOTS],
     cells: [Cell<V::Words>; SLOTS],
 }
 
 impl<V: Value> Bucket<V> {
+    #[cfg(not(loom))]
     #[expect(
         clippy::declare_interior_mutable_const,
         reason = "only ever an initial value"
     )]
     pub(crate) const EMPTY: Self = Self {
-        overflow: AtomicUsize::new(0),
+        signpost: Signpost::new(),
         keys: [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS],
         cells: [const { Cell::EMPTY }; SLOTS],
     };
 
     /// Takes the last slots out of use.
+    #[cfg(not(loom))]
     pub(crate) const fn seal(&mut self, slots: usize) {
         let mut slot = SLOTS - slots;
         while slot < SLOTS {
@@ -53,52 +60,73 @@ impl<V: Value> Bucket<V> {
         }
     }
 
+    /// An empty bucket whose last slots are out of use.
+    #[cfg(loom)]
+    pub(crate) fn sealed(slots: usize) -> Self {
+        let key = |slot| {
+            if slot < SLOTS - slots {
+                ptr::null_mut()
+            } else {
+                BUSY
+            }
+        };
+        Self {
+            signpost: Signpost::new(),
+            keys: core::array::from_fn(|slot| AtomicPtr::new(key(slot))),
+            cells: core::array::from_fn(|_| Cell::empty()),
+        }
+    }
+
+    /// From `key`, which is null or live, to BUSY: the caller now holds the slot. The key is
+    /// returned as it was stored, with its provenance.
+    #[inline]
+    fn take(&self, slot: usize, key: *mut u8) -> Option<*mut u8> {
+        let stored = &self.keys[slot];
+        // Relaxed: only a quick look; the compare-exchange decides.
+        if stored.load(Ordering::Relaxed) != key {
+            return None;
+        }
+        if mutant::on("slot taken by load and store") {
+            stored.store(BUSY, Ordering::Relaxed);
+            return Some(key);
+        }
+        // Acquire: taking an empty slot pairs with the Release in `clear`, so the last holder has
+        // read the value and the new one sees the last version; taking a live key pairs with the
+        // Release in `restore`, so its value is complete.
+        // Relaxed on failure: the slot is somebody else's, nothing of it is used.
+        let ordering = if key.is_null() {
+            weaken("empty slot taken relaxed", Ordering::Acquire)
+        } else {
+            weaken("live slot taken relaxed", Ordering::Acquire)
+        };
+        stored
+            .compare_exchange(key, BUSY, ordering, Ordering::Relaxed)
+            .ok()
+    }
+
     /// Empty to BUSY: the slot that the caller now holds.
     #[inline]
-    pub(crate) fn take_empty(&self) -> Option<usize> {
-        self.keys.iter().position(|key| {
-            key.load(Ordering::Relaxed).is_null()
-                // Acquire pairs with the Release in `clear`: the last holder has read the value.
-                && key
-                    .compare_exchange(
-                        ptr::null_mut(),
-                        BUSY,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok()
-        })
+    pub(crate) fn take_empty(&self, route: Route) -> Option<usize> {
+        let take = |slot: &usize| self.take(*slot, ptr::null_mut()).is_some();
+        Some(route.slot(SLOTS))
+            .filter(take)
+            .or_else(|| (0..SLOTS).find(take))
     }
 
     /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
     #[inline]
-    pub(crate) fn take_live(&self, key: *mut u8) -> Option<(usize, NonNull<u8>)> {
-        self.keys.iter().enumerate().find_map(|(slot, stored)| {
-            if stored.load(Ordering::Relaxed) != key {
-                return None;
-            }
-            self.take_slot(slot, key).map(|stored| (slot, stored))
-        })
-    }
-
-    /// Live to BUSY for a slot whose key was just read.
-    #[inline]
-    pub(crate) fn take_slot(&self, slot: usize, key: *mut u8) -> Option<NonNull<u8>> {
-        // Acquire pairs with the Release in `restore`: the value is complete.
-        self.keys[slot]
-            .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
-            .and_then(NonNull::new)
+    pub(crate) fn take_live(&self, key: *mut u8, route: Route) -> Option<(usize, NonNull<u8>)> {
+        let take = |slot: usize| Some((slot, NonNull::new(self.take(slot, key)?)?));
+        take(route.slot(SLOTS)).or_else(|| (0..SLOTS).find_map(take))
     }
 
     /// Live to BUSY, whatever the key.
     pub(crate) fn take_any(&self, slot: usize) -> Option<NonNull<u8>> {
         loop {
-            // Relaxed: the compare-exchange in `take_slot` synchronizes.
+            // Relaxed: `take` decides.
             let key = live(self.keys[slot].load(Ordering::Relaxed))?;
-            let taken = self.take_slot(slot, key.as_ptr());
-            if taken.is_some() {
-                return taken;
+            if let Some(stored) = self.take(slot, key.as_ptr()) {
+                return NonNull::new(stored);
             }
         }
     }
@@ -106,6 +134,11 @@ impl<V: Value> Bucket<V> {
     /// BUSY to live, with a new value. Only for the holder.
     #[inline]
     pub(crate) fn publish(&self, slot: usize, key: *mut u8, value: V) {
+        if mutant::on("published before the value is written") {
+            self.restore(slot, key);
+            self.cells[slot].write(value.into_words());
+            return;
+        }
         self.cells[slot].write(value.into_words());
         self.restore(slot, key);
     }
@@ -114,14 +147,17 @@ impl<V: Value> Bucket<V> {
     #[inline]
     pub(crate) fn restore(&self, slot: usize, key: *mut u8) {
         // Release pairs with the Acquire of whoever finds the key.
-        self.keys[slot].store(key, Ordering::Release);
+        self.keys[slot].store(key, weaken("published relaxed", Ordering::Release));
     }
 
     /// BUSY to empty. Only for the holder.
     #[inline]
     pub(crate) fn clear(&self, slot: usize) {
-        // Release pairs with the Acquire in `take_empty`: the value has been read.
-        self.keys[slot].store(ptr::null_mut(), Ordering::Release);
+        // Release pairs with the Acquire in `take`: the value has been read.
+        self.keys[slot].store(
+            ptr::null_mut(),
+            weaken("slot emptied relaxed", Ordering::Release),
+        );
     }
 
     /// The value of a slot. Only for the holder.
@@ -138,7 +174,7 @@ impl<V: Value> Bucket<V> {
         // Acquire pairs with the Release in `restore`.
         self.keys
             .iter()
-            .any(|stored| stored.load(Ordering::Acquire) == key)
+            .any(|stored| stored.load(weaken("contains relaxed", Ordering::Acquire)) == key)
     }
 
     /// Whether a slot is empty.
@@ -159,12 +195,22 @@ impl<V: Value> Bucket<V> {
             .count()
     }
 
-    /// The slot where `key` is live.
+    /// The value of `key`, if it is live here.
     #[inline]
-    pub(crate) fn find(&self, key: *mut u8) -> Option<usize> {
-        self.keys
-            .iter()
-            .position(|stored| stored.load(Ordering::Relaxed) == key)
+    pub(crate) fn get_key(&self, key: *mut u8, route: Route) -> Option<V> {
+        let first = route.slot(SLOTS);
+        self.get_key_at(first, key)
+            .or_else(|| (0..SLOTS).find_map(|slot| self.get_key_at(slot, key)))
+    }
+
+    #[inline]
+    fn get_key_at(&self, slot: usize, key: *mut u8) -> Option<V> {
+        // Relaxed: `get` reads the key again.
+        if self.keys[slot].load(Ordering::Relaxed) != key {
+            return None;
+        }
+        let (found, value) = self.get(slot)?;
+        (found.as_ptr() == key).then_some(value)
     }
 
     /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
@@ -172,7 +218,8 @@ impl<V: Value> Bucket<V> {
     pub(crate) fn get(&self, slot: usize) -> Option<(NonNull<u8>, V)> {
         loop {
             // Acquire pairs with the Release in `restore`.
-            let snapshot = self.cells[slot].snapshot(|| self.keys[slot].load(Ordering::Acquire));
+            let key = || self.keys[slot].load(weaken("get relaxed", Ordering::Acquire));
+            let snapshot = self.cells[slot].snapshot(key);
             // Without a snapshot, another registration took the slot, so somebody made progress.
             if let Some((key, words)) = snapshot {
                 let key = live(key)?;
@@ -181,43 +228,10 @@ impl<V: Value> Bucket<V> {
             }
         }
     }
-
-    /// Counts a registration that goes past this bucket.
-    #[inline]
-    pub(crate) fn pass(&self) {
-        // Relaxed: a search for the key comes after this add by happens-before, so coherence alone
-        // forbids it to read an older count.
-        self.overflow.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes back a `pass`, after the key is gone.
-    #[inline]
-    pub(crate) fn unpass(&self) {
-        // Release pairs with the Acquire in `passed`: who sees the count without this key also
-        // sees the slot without it.
-        self.overflow.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Whether a key whose search comes through here may be further on.
-    #[inline]
-    pub(crate) fn passed(&self) -> bool {
-        // Acquire pairs with the Release in `unpass`.
-        self.overflow.load(Ordering::Acquire) != 0
-    }
 }
 
 /// The key, if it is a caller's pointer.
 #[inline]
 fn live(key: *mut u8) -> Option<NonNull<u8>> {
     NonNull::new(key).filter(|key| key.as_ptr() != BUSY)
-}
-
-/// Takes back one `pass` in each bucket from `home` up to the one before `end`.
-#[inline]
-pub(crate) fn unpass<V: Value>(buckets: &[Bucket<V>], home: usize, end: usize) {
-    let mut at = home;
-    while at != end {
-        buckets[at].unpass();
-        at = probe::after(at, buckets.len());
-    }
 }

@@ -4,8 +4,9 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use crate::bucket::{Bucket, unpass};
-use crate::probe;
+use crate::bucket::Bucket;
+use crate::mutant;
+use crate::table::{Place, Table};
 use crate::value::Value;
 
 /// A registered pointer that one caller holds: nobody else finds it, and its slot is kept.
@@ -19,27 +20,24 @@ use crate::value::Value;
 /// `remove`.
 #[must_use = "a claim that is dropped puts the pointer back"]
 pub struct Claim<'a, V: Value> {
-    buckets: &'a [Bucket<V>],
-    at: usize,
-    slot: usize,
+    table: Table<'a, V>,
+    place: Place,
     key: NonNull<u8>,
 }
 
 impl<'a, V: Value> Claim<'a, V> {
-    /// For the thread that took `key` from the live state.
+    /// For the thread that took `key` at `place` from the live state.
     #[inline]
-    pub(crate) fn new(buckets: &'a [Bucket<V>], at: usize, slot: usize, key: NonNull<u8>) -> Self {
-        Self {
-            buckets,
-            at,
-            slot,
-            key,
+    pub(crate) fn new(table: Table<'a, V>, place: Place, key: NonNull<u8>) -> Self {
+        if mutant::on("slot empty while claimed") {
+            table.buckets[place.bucket].clear(place.slot);
         }
+        Self { table, place, key }
     }
 
     #[inline]
     fn bucket(&self) -> &'a Bucket<V> {
-        &self.buckets[self.at]
+        &self.table.buckets[self.place.bucket]
     }
 
     /// The pointer as it was registered.
@@ -53,18 +51,22 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     #[must_use]
     pub fn value(&self) -> V {
-        self.bucket().value(self.slot)
+        self.bucket().value(self.place.slot)
     }
 
     /// Ends the registration: the slot is empty, the value is the caller's.
     #[inline]
     pub fn remove(self) -> V {
         let this = ManuallyDrop::new(self);
+        if mutant::on("slot emptied before the value is read") {
+            this.bucket().clear(this.place.slot);
+            this.table.forget_way(this.key.as_ptr(), this.place.bucket);
+            return this.value();
+        }
         let value = this.value();
-        this.bucket().clear(this.slot);
-        // Only now: a count that misses a key that is still there would hide it from a search.
-        let home = probe::home(this.key.as_ptr(), this.buckets.len());
-        unpass(this.buckets, home, this.at);
+        this.bucket().clear(this.place.slot);
+        // Only now: without its directions, a key that is still there would be lost.
+        this.table.forget_way(this.key.as_ptr(), this.place.bucket);
         value
     }
 
@@ -78,14 +80,21 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     pub fn restore_with(self, value: V) {
         let this = ManuallyDrop::new(self);
-        this.bucket().publish(this.slot, this.key.as_ptr(), value);
+        this.bucket()
+            .publish(this.place.slot, this.key.as_ptr(), value);
     }
 }
 
 impl<V: Value> Drop for Claim<'_, V> {
     #[inline]
     fn drop(&mut self) {
-        self.bucket().restore(self.slot, self.key.as_ptr());
+        if mutant::on("dropped claim not restored") {
+            return;
+        }
+        if mutant::on("directions taken back by restore") {
+            self.table.forget_way(self.key.as_ptr(), self.place.bucket);
+        }
+        self.bucket().restore(self.place.slot, self.key.as_ptr());
     }
 }
 

@@ -4,52 +4,21 @@ use core::fmt;
 use core::iter::FusedIterator;
 use core::ptr::NonNull;
 
-use crate::bucket::{Bucket, SLOTS};
 use crate::claim::Claim;
+use crate::table::{Places, Table};
 use crate::value::Value;
-
-/// The position of a walk over all slots.
-#[derive(Clone)]
-struct Slots<'a, V: Value> {
-    buckets: &'a [Bucket<V>],
-    at: usize,
-    slot: usize,
-}
-
-impl<'a, V: Value> Slots<'a, V> {
-    fn new(buckets: &'a [Bucket<V>]) -> Self {
-        Self {
-            buckets,
-            at: 0,
-            slot: 0,
-        }
-    }
-
-    /// The next slot: its bucket's number and its own.
-    fn next(&mut self) -> Option<(usize, usize)> {
-        if self.slot == SLOTS {
-            self.at += 1;
-            self.slot = 0;
-        }
-        if self.at == self.buckets.len() {
-            return None;
-        }
-        self.slot += 1;
-        Some((self.at, self.slot - 1))
-    }
-
-    fn upper_bound(&self) -> usize {
-        (self.buckets.len() - self.at) * SLOTS - self.slot
-    }
-}
 
 /// The live pointers of a registry with their values: see
 /// [`Registry::iter`](crate::Registry::iter).
-pub struct Iter<'a, V: Value>(Slots<'a, V>);
+pub struct Iter<'a, V: Value> {
+    table: Table<'a, V>,
+    places: Places,
+}
 
 impl<'a, V: Value> Iter<'a, V> {
-    pub(crate) fn new(buckets: &'a [Bucket<V>]) -> Self {
-        Self(Slots::new(buckets))
+    pub(crate) fn new(table: Table<'a, V>) -> Self {
+        let places = Places::new(table.buckets.len());
+        Self { table, places }
     }
 }
 
@@ -57,17 +26,13 @@ impl<V: Value> Iterator for Iter<'_, V> {
     type Item = (NonNull<u8>, V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some((at, slot)) = self.0.next() {
-            let found = self.0.buckets[at].get(slot);
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
+        let buckets = self.table.buckets;
+        self.places
+            .find_map(|place| buckets[place.bucket].get(place.slot))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.0.upper_bound()))
+        (0, self.places.size_hint().1)
     }
 }
 
@@ -75,7 +40,10 @@ impl<V: Value> FusedIterator for Iter<'_, V> {}
 
 impl<V: Value> Clone for Iter<'_, V> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self {
+            table: self.table,
+            places: self.places.clone(),
+        }
     }
 }
 
@@ -86,11 +54,15 @@ impl<V: Value> fmt::Debug for Iter<'_, V> {
 }
 
 /// Claims on the live pointers of a registry: see [`Registry::claims`](crate::Registry::claims).
-pub struct Claims<'a, V: Value>(Slots<'a, V>);
+pub struct Claims<'a, V: Value> {
+    table: Table<'a, V>,
+    places: Places,
+}
 
 impl<'a, V: Value> Claims<'a, V> {
-    pub(crate) fn new(buckets: &'a [Bucket<V>]) -> Self {
-        Self(Slots::new(buckets))
+    pub(crate) fn new(table: Table<'a, V>) -> Self {
+        let places = Places::new(table.buckets.len());
+        Self { table, places }
     }
 }
 
@@ -98,16 +70,15 @@ impl<'a, V: Value> Iterator for Claims<'a, V> {
     type Item = Claim<'a, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some((at, slot)) = self.0.next() {
-            if let Some(key) = self.0.buckets[at].take_any(slot) {
-                return Some(Claim::new(self.0.buckets, at, slot, key));
-            }
-        }
-        None
+        let table = self.table;
+        self.places.find_map(|place| {
+            let key = table.buckets[place.bucket].take_any(place.slot)?;
+            Some(Claim::new(table, place, key))
+        })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.0.upper_bound()))
+        (0, self.places.size_hint().1)
     }
 }
 

@@ -4,11 +4,13 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use crate::bucket::{BUSY, Bucket, SLOTS, unpass};
+use crate::bucket::{BUSY, Bucket, SLOTS};
 use crate::claim::Claim;
 use crate::error::RegisterError;
 use crate::iter::{Claims, Drain, Iter};
-use crate::probe;
+use crate::route::Steps;
+use crate::signpost::MAX_SLOTS;
+use crate::table::{Place, Table};
 use crate::value::Value;
 
 /// How many buckets a registry needs for `capacity` pointers: the smallest number whose slots
@@ -38,12 +40,9 @@ pub struct Registry<const BUCKETS: usize, V: Value = ()> {
     _value: PhantomData<fn(V) -> V>,
 }
 
+/// Making one. Constant, except under loom, whose atomics can't be made in a constant.
+#[cfg(not(loom))]
 impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
-    const SLOTS: usize = {
-        assert!(BUCKETS > 0, "a registry needs at least one bucket");
-        BUCKETS * SLOTS
-    };
-
     /// An empty registry for `SLOTS_PER_BUCKET * BUCKETS` pointers.
     ///
     /// All its bytes are zero, so a `static` takes no room in the executable.
@@ -71,16 +70,73 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
         );
         let sealed = Self::SLOTS - capacity;
         let mut buckets = [const { Bucket::EMPTY }; BUCKETS];
-        // Spread evenly, so that no bucket overflows much sooner than the others.
         let mut bucket = 0;
         while bucket < BUCKETS {
-            buckets[bucket].seal(sealed / BUCKETS + (bucket < sealed % BUCKETS) as usize);
+            buckets[bucket].seal(share(sealed, bucket, BUCKETS));
             bucket += 1;
         }
         Self {
             buckets,
             sealed,
             _value: PhantomData,
+        }
+    }
+}
+
+/// For the models: the bucket where `ptr` wants to be, and its tag.
+#[cfg(loom)]
+pub fn route_of(ptr: NonNull<u8>, buckets: usize) -> (usize, usize) {
+    let route = crate::route::Route::of(ptr.as_ptr(), buckets);
+    (route.home, route.tag())
+}
+
+#[cfg(loom)]
+#[allow(missing_docs)]
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    pub fn new() -> Self {
+        Self::with_capacity(Self::SLOTS)
+    }
+
+    pub fn with_capacity(capacity: usize) -> Self {
+        let sealed = Self::SLOTS - capacity;
+        Self {
+            buckets: core::array::from_fn(|bucket| Bucket::sealed(share(sealed, bucket, BUCKETS))),
+            sealed,
+            _value: PhantomData,
+        }
+    }
+
+    /// Whether no bucket gives directions to anywhere.
+    pub fn has_no_directions(&self) -> bool {
+        self.buckets
+            .iter()
+            .all(|bucket| bucket.signpost.read().none())
+    }
+}
+
+/// How many of the sealed slots are in this bucket: spread evenly, so that no bucket overflows
+/// much sooner than the others.
+const fn share(sealed: usize, bucket: usize, buckets: usize) -> usize {
+    sealed / buckets + (bucket < sealed % buckets) as usize
+}
+
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    const SLOTS: usize = {
+        assert!(BUCKETS > 0, "a registry needs at least one bucket");
+        assert!(
+            BUCKETS <= MAX_SLOTS / SLOTS,
+            "a registry has at most MAX_CAPACITY slots"
+        );
+        BUCKETS * SLOTS
+    };
+
+    const STEPS: &'static Steps = &const { Steps::new(BUCKETS) };
+
+    #[inline]
+    fn table(&self) -> Table<'_, V> {
+        Table {
+            buckets: &self.buckets,
+            steps: Self::STEPS,
         }
     }
 
@@ -100,22 +156,12 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
             return Err(RegisterError::Reserved);
         }
         debug_assert!(!self.contains(ptr), "{ptr:p} is registered already");
-        let home = probe::home(key, BUCKETS);
-        let mut at = home;
-        loop {
-            let bucket = &self.buckets[at];
-            if let Some(slot) = bucket.take_empty() {
-                bucket.publish(slot, key, value);
-                return Ok(());
-            }
-            if probe::after(at, BUCKETS) == home {
-                unpass(&self.buckets, home, at);
-                return Err(RegisterError::Full {
-                    capacity: self.capacity(),
-                });
-            }
-            bucket.pass();
-            at = probe::after(at, BUCKETS);
+        if self.table().insert(key, value) {
+            Ok(())
+        } else {
+            Err(RegisterError::Full {
+                capacity: self.capacity(),
+            })
         }
     }
 
@@ -132,67 +178,33 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     /// Until the claim ends, the pointer is found by nobody, and its slot is kept.
     #[inline]
     pub fn claim(&self, ptr: NonNull<u8>) -> Option<Claim<'_, V>> {
-        let key = ptr.as_ptr();
-        if key == BUSY {
-            return None;
-        }
-        let home = probe::home(key, BUCKETS);
-        let mut at = home;
-        loop {
-            let bucket = &self.buckets[at];
-            if let Some((slot, key)) = bucket.take_live(key) {
-                return Some(Claim::new(&self.buckets, at, slot, key));
-            }
-            at = probe::after(at, BUCKETS);
-            if !bucket.passed() || at == home {
-                return None;
-            }
-        }
+        let key = callers_key(ptr)?;
+        let table = self.table();
+        let (bucket, (slot, key)) =
+            table.search(key, |bucket, route| bucket.take_live(key, route))?;
+        Some(Claim::new(table, Place { bucket, slot }, key))
     }
 
     /// Whether `ptr` is registered and not claimed.
+    ///
+    /// What the registering thread did before it registered `ptr` is visible after `true`.
     #[inline]
     pub fn contains(&self, ptr: NonNull<u8>) -> bool {
-        let key = ptr.as_ptr();
-        if key == BUSY {
-            return false;
-        }
-        let home = probe::home(key, BUCKETS);
-        let mut at = home;
-        loop {
-            let bucket = &self.buckets[at];
-            if bucket.contains(key) {
-                return true;
-            }
-            at = probe::after(at, BUCKETS);
-            if !bucket.passed() || at == home {
-                return false;
-            }
-        }
+        callers_key(ptr).is_some_and(|key| {
+            self.table()
+                .search(key, |bucket, _| bucket.contains(key).then_some(()))
+                .is_some()
+        })
     }
 
     /// The value of `ptr`, if it is registered and not claimed.
     #[inline]
     pub fn get(&self, ptr: NonNull<u8>) -> Option<V> {
-        let key = ptr.as_ptr();
-        if key == BUSY {
-            return None;
-        }
-        let home = probe::home(key, BUCKETS);
-        let mut at = home;
-        loop {
-            let bucket = &self.buckets[at];
-            if let Some(slot) = bucket.find(key)
-                && let Some((found, value)) = bucket.get(slot)
-                && found == ptr
-            {
-                return Some(value);
-            }
-            at = probe::after(at, BUCKETS);
-            if !bucket.passed() || at == home {
-                return None;
-            }
-        }
+        let key = callers_key(ptr)?;
+        let (_, value) = self
+            .table()
+            .search(key, |bucket, route| bucket.get_key(key, route))?;
+        Some(value)
     }
 
     /// The live pointers with their values, in no particular order.
@@ -201,7 +213,7 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     /// meanwhile may be met or not.
     #[inline]
     pub fn iter(&self) -> Iter<'_, V> {
-        Iter::new(&self.buckets)
+        Iter::new(self.table())
     }
 
     /// Takes out what is live, each pointer for exactly one caller, beside any other use.
@@ -218,7 +230,7 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     /// not met again.
     #[inline]
     pub fn claims(&self) -> Claims<'_, V> {
-        Claims::new(&self.buckets)
+        Claims::new(self.table())
     }
 
     /// Whether a slot is empty at this moment. Reads only.
@@ -244,6 +256,12 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     pub const fn capacity(&self) -> usize {
         Self::SLOTS - self.sealed
     }
+}
+
+/// The key of a pointer that a caller may have registered: any but the one kept for BUSY.
+#[inline]
+fn callers_key(ptr: NonNull<u8>) -> Option<*mut u8> {
+    (ptr.as_ptr() != BUSY).then_some(ptr.as_ptr())
 }
 
 impl<const BUCKETS: usize, V: Value> Default for Registry<BUCKETS, V> {

@@ -1,0 +1,126 @@
+//! A kind whose driver keeps to none of its alignment, and one that hands out null.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::alloc::Layout;
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cumem_backend::{
+    AllocFailure, Backend, HostAccess, MemoryBackend, MemoryKind, Target, buckets_for,
+};
+use cumem_sim::Sim;
+use cumem_sys::{CUstream, CuError, Driver};
+
+const BUCKETS: usize = buckets_for(64);
+
+/// Every block that a kind below has handed out and not taken back: its address and its size.
+static OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+static REFUSE_FREES: AtomicBool = AtomicBool::new(false);
+
+/// Blocks that always start 16 bytes past a multiple of 4 MiB.
+#[derive(Clone, Copy)]
+struct Crooked;
+
+const PAST: usize = 16;
+const STEP: usize = 4 << 20;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size + PAST, STEP).unwrap()
+}
+
+// SAFETY: the blocks come from the heap with room for the offset, which is a multiple of the
+// alignment that is promised; the host may touch them.
+unsafe impl MemoryKind for Crooked {
+    const NAME: &'static str = "crooked";
+    const DEFAULT: Self = Self;
+    const HOST_ACCESS: HostAccess = HostAccess::Always;
+    const ALIGNMENT: usize = PAST;
+
+    fn allocate(&self, _: Target<'_>, size: usize) -> Result<*mut u8, CuError> {
+        // SAFETY: the layout has a size.
+        let start = unsafe { std::alloc::alloc(layout(size)) };
+        let block = start.wrapping_add(PAST);
+        OUT.lock().unwrap().push((block.addr(), size));
+        Ok(block)
+    }
+
+    unsafe fn release(
+        &self,
+        driver: &Driver,
+        base: NonNull<u8>,
+        _: CUstream,
+    ) -> Result<(), CuError> {
+        if REFUSE_FREES.load(Ordering::SeqCst) {
+            return Err(driver.device_get(-1).unwrap_err());
+        }
+        let mut out = OUT.lock().unwrap();
+        let index = out
+            .iter()
+            .position(|&(address, _)| address == base.addr().get())
+            .unwrap();
+        let (_, size) = out.swap_remove(index);
+        // SAFETY: the block came from `allocate` with this size, and was still out.
+        unsafe { std::alloc::dealloc(base.as_ptr().wrapping_sub(PAST), layout(size)) };
+        Ok(())
+    }
+}
+
+#[test]
+fn an_exact_block_that_is_not_aligned_is_exchanged_for_a_padded_one() {
+    let sim = Sim::builder().build();
+    let backend: Backend<Crooked, BUCKETS> =
+        Backend::with_capacity(64).with_driver(sim.driver().unwrap());
+    for align in [32, 4096, 2 << 20] {
+        // A multiple of the alignment is first asked for exactly; the other is padded at once.
+        for (size, asked) in [(align, 2), (align + 1, 1)] {
+            let before = backend.statistics().driver_allocations;
+            let block = backend.allocate(size, align).unwrap();
+            assert_eq!(block.as_ptr().addr() % align, 0);
+            assert_eq!(backend.statistics().driver_allocations - before, asked);
+            // SAFETY: the block is `size` bytes of host memory.
+            unsafe { block.as_ptr().write_bytes(1, size) };
+            assert_eq!(OUT.lock().unwrap().len(), 1, "the exact block went back");
+            block.try_release().unwrap();
+            assert!(OUT.lock().unwrap().is_empty());
+        }
+    }
+
+    // Should the exact block not go back, it is counted, and the error says why.
+    REFUSE_FREES.store(true, Ordering::SeqCst);
+    let error = backend.allocate(4096, 4096).unwrap_err();
+    assert!(matches!(error.failure(), AllocFailure::Refused(_)));
+    let held = backend.statistics();
+    assert_eq!((held.lost, held.live, held.live_bytes), (1, 0, 0));
+    assert_eq!(OUT.lock().unwrap().len(), 1);
+    REFUSE_FREES.store(false, Ordering::SeqCst);
+}
+
+/// A driver that reports success and gives nothing.
+#[derive(Clone, Copy)]
+struct Null;
+
+// SAFETY: it never returns memory.
+unsafe impl MemoryKind for Null {
+    const NAME: &'static str = "null";
+    const DEFAULT: Self = Self;
+    const HOST_ACCESS: HostAccess = HostAccess::Never;
+
+    fn allocate(&self, _: Target<'_>, _: usize) -> Result<*mut u8, CuError> {
+        Ok(ptr::null_mut())
+    }
+
+    unsafe fn release(&self, _: &Driver, _: NonNull<u8>, _: CUstream) -> Result<(), CuError> {
+        panic!("nothing was ever allocated");
+    }
+}
+
+#[test]
+fn success_with_a_null_pointer_is_a_failure() {
+    let sim = Sim::builder().build();
+    let backend: Backend<Null> = Backend::new().with_driver(sim.driver().unwrap());
+    let error = backend.allocate(64, 1).unwrap_err();
+    assert!(matches!(error.failure(), AllocFailure::NullPointer));
+    assert!(backend.allocate_raw(64).is_null());
+    assert_eq!(backend.statistics().live, 0);
+}
