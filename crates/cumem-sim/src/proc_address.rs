@@ -54,7 +54,7 @@ impl Instance {
         flags: cuuint64_t,
     ) -> Answer<Result<*mut c_void, Status>> {
         let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-        if name.is_null() || flags & !FLAGS != 0 {
+        if name.is_null() || flags & !FLAGS != 0 || version > self.config().driver_version {
             return Err(invalid);
         }
         // SAFETY: it isn't null, and the caller promises a C string.

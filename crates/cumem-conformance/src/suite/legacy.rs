@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_uint, c_void};
 use cumem_sys::{CUdriverProcAddressQueryResult as Status, CUresult};
 
 use super::{KIB, code};
-use crate::behaviour::{Check, behaviours, call, holds, same};
+use crate::behaviour::{Check, behaviours, call, holds, refused, same};
 use crate::ground::Ground;
 
 pub(super) type Init = unsafe extern "C" fn(c_uint) -> CUresult;
@@ -96,6 +96,18 @@ behaviours! {
     /// A version before the function came is told apart from an unknown name.
     shared fn a_version_too_low_is_told_apart(g) {
         let (address, status) = g.get_proc_address(c"cuMemAllocAsync", 11000)?;
+        same(address.is_null(), true)?;
+        same(status, Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)?;
+    }
+
+    /// A version above the driver's own is refused.
+    shared fn a_version_above_the_drivers_is_refused(g) {
+        refused(g.get_proc_address(c"cuMemFree", g.driver_version() + 10), code::INVALID_VALUE)?;
+    }
+
+    /// A version before `cuMemAdvise` came is told apart from an unknown name.
+    shared fn advise_is_younger_than_the_first_version(g) {
+        let (address, status) = g.get_proc_address(c"cuMemAdvise", 2000)?;
         same(address.is_null(), true)?;
         same(status, Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)?;
     }
