@@ -190,9 +190,16 @@ behaviours! {
         with_managed(g, 64 * KIB, |pointer| {
             let nowhere = CUmemLocation::device(1000);
             let advice = A::CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
-            refused(g.mem_advise(pointer, 64 * KIB, advice, nowhere), code::INVALID_DEVICE)?;
+            refused(g.mem_advise(pointer, 64 * KIB, advice, nowhere), code::INVALID_VALUE)
+        })?;
+    }
+
+    /// Prefetching to a device that isn't there is refused.
+    shared fn a_prefetch_to_no_device_is_refused(g) {
+        with_managed(g, 64 * KIB, |pointer| {
+            let nowhere = CUmemLocation::device(1000);
             let result = call!(g.mem_prefetch_async(pointer, 64 * KIB, nowhere, ptr::null_mut()));
-            refused(result, code::INVALID_DEVICE)
+            refused(result, code::INVALID_VALUE)
         })?;
     }
 
@@ -204,13 +211,41 @@ behaviours! {
         })?;
     }
 
-    /// Advice needs no context.
-    shared fn needs_no_context(g) {
+    /// Advice needs a context.
+    shared fn needs_a_context(g) {
         with_managed(g, 64 * KIB, |pointer| {
             g.elsewhere(|g| {
                 let host = CUmemLocation::host();
-                Ok(g.mem_advise(pointer, 64 * KIB, A::CU_MEM_ADVISE_SET_READ_MOSTLY, host)?)
+                let advice = A::CU_MEM_ADVISE_SET_READ_MOSTLY;
+                refused(g.mem_advise(pointer, 64 * KIB, advice, host), code::INVALID_CONTEXT)
             })
+        })?;
+    }
+
+    /// Range attributes need a context.
+    shared fn attributes_need_a_context(g) {
+        with_managed(g, 64 * KIB, |pointer| {
+            g.elsewhere(|g| {
+                let which = R::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY;
+                let result = g.mem_range_get_attribute(which, pointer, 64 * KIB);
+                refused(result, code::INVALID_CONTEXT)
+            })
+        })?;
+    }
+
+    /// Prefetching in a stream that was made needs no context.
+    shared fn a_prefetch_in_a_stream_needs_no_context(g) {
+        with_managed(g, 64 * KIB, |pointer| {
+            let flags = cumem_sys::CUstream_flags::CU_STREAM_NON_BLOCKING;
+            let stream = crate::ground::number(g.stream_create(flags)?);
+            let result = g.elsewhere(|g| {
+                let device = CUmemLocation::device(g.device());
+                let stream = crate::ground::host(stream);
+                Ok(call!(g.mem_prefetch_async(pointer, 64 * KIB, device, stream)))
+            })?;
+            call!(g.stream_synchronize(crate::ground::host(stream)))?;
+            call!(g.stream_destroy(crate::ground::host(stream)))?;
+            Ok(result?)
         })?;
     }
 

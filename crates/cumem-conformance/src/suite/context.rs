@@ -203,14 +203,6 @@ behaviours! {
         })?;
     }
 
-    /// A destroyed context can't be made current.
-    alone fn a_destroyed_one_is_not_made_current(g) {
-        let context = g.ctx_create(FLAGS, g.device())?;
-        call!(g.ctx_destroy(context))?;
-        refused(call!(g.ctx_push_current(context)), code::CONTEXT_IS_DESTROYED)?;
-        refused(call!(g.ctx_set_current(context)), code::CONTEXT_IS_DESTROYED)?;
-    }
-
     /// A context isn't destroyed twice.
     alone fn a_destroyed_one_is_not_destroyed_again(g) {
         let context = g.ctx_create(FLAGS, g.device())?;

@@ -130,6 +130,14 @@ behaviours! {
         refused(g.mem_get_address_range(address), cumem_sys::CUresult::CUDA_ERROR_NOT_FOUND)?;
     }
 
+    /// Asking for a range needs a context.
+    shared fn a_range_needs_a_context(g) {
+        let pointer = g.mem_alloc(4 * KIB)?;
+        let result = g.elsewhere(|g| Ok(g.mem_get_address_range(pointer)))?;
+        call!(g.mem_free(pointer))?;
+        refused(result, code::INVALID_CONTEXT)?;
+    }
+
     /// Many threads allocate and free at once.
     shared fn threads_allocate_at_once(g) {
         std::thread::scope(|scope| {

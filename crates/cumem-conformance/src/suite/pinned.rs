@@ -121,6 +121,19 @@ behaviours! {
         g.elsewhere(|g| Ok(call!(g.mem_free_host(crate::ground::host(address)))?))?;
     }
 
+    /// Asking for its device pointer or flags needs a context.
+    shared fn asking_about_it_needs_a_context(g) {
+        let pointer = g.mem_host_alloc(4 * KIB, 0)?;
+        let address = number(pointer);
+        let (seen, flags) = g.elsewhere(|g| {
+            let pointer = crate::ground::host(address);
+            Ok((g.mem_host_get_device_pointer(pointer), g.mem_host_get_flags(pointer)))
+        })?;
+        call!(g.mem_free_host(pointer))?;
+        refused(seen, code::INVALID_CONTEXT)?;
+        refused(flags, code::INVALID_CONTEXT)?;
+    }
+
     /// It is aligned to 512 bytes and more.
     shared fn is_aligned_to_512(g) {
         for bytes in [1, 700, 5000] {

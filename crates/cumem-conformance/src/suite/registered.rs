@@ -132,7 +132,7 @@ behaviours! {
         pages.register(g)?;
         let middle = call!(g.mem_host_unregister(pages.0.wrapping_byte_add(4 * KIB)));
         pages.unregister(g)?;
-        refused(middle, NOT)?;
+        refused(middle, code::INVALID_VALUE)?;
     }
 
     /// Neither start nor size need be whole pages.
@@ -167,7 +167,15 @@ behaviours! {
         let pointer = g.mem_host_alloc(64 * KIB, 0)?;
         let result = call!(g.mem_host_register(pointer, 64 * KIB, 0));
         call!(g.mem_free_host(pointer))?;
-        refused(result, ALREADY)?;
+        refused(result, code::INVALID_VALUE)?;
+    }
+
+    /// Pinned memory can't be unregistered.
+    shared fn unregistering_pinned_memory_is_refused(g) {
+        let pointer = g.mem_host_alloc(64 * KIB, 0)?;
+        let result = call!(g.mem_host_unregister(pointer));
+        call!(g.mem_free_host(pointer))?;
+        refused(result, code::INVALID_VALUE)?;
     }
 
     /// Managed memory can't be registered.

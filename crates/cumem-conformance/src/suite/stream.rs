@@ -35,7 +35,7 @@ fn counted(g: &Ground<'_>, stream: CUstream, counter: &AtomicU32) -> Check {
 }
 
 /// Whether a call returns while a stream is held up; it must return once the stream goes on.
-fn waits(
+pub(super) fn waits(
     g: &Ground<'_>,
     stream: CUstream,
     call: impl FnOnce(&Ground<'_>) -> Check + Send,
@@ -60,8 +60,9 @@ fn waits(
 fn null_waits_for(g: &Ground<'_>, flags: F) -> Check<bool> {
     let stream = g.stream_create(flags)?;
     let gate = Gate::close(g, stream)?;
-    let counter = AtomicU32::new(0);
-    counted(g, NULL, &counter)?;
+    let device = g.mem_alloc(KIB)?;
+    // Not a function: those wait for each other anyway.
+    call!(g.memset_d8_async(device, 1, KIB, NULL))?;
     let (sender, receiver) = channel();
     let waited = std::thread::scope(|scope| {
         let waiting = scope.spawn(move || {
@@ -79,8 +80,8 @@ fn null_waits_for(g: &Ground<'_>, flags: F) -> Check<bool> {
         Ok::<_, crate::behaviour::Stop>(waited)
     })?;
     g.ctx_synchronize()?;
-    same(counter.load(Ordering::SeqCst), 1)?;
     call!(g.stream_destroy(stream))?;
+    call!(g.mem_free(device))?;
     Ok(waited)
 }
 
@@ -301,6 +302,64 @@ behaviours! {
         }
     }
 
+    /// A function that takes long holds up the functions of other streams.
+    shared fn functions_wait_for_each_other(g) {
+        let (held, other) = (free_stream(g)?, free_stream(g)?);
+        let counter = AtomicU32::new(0);
+        let gate = Gate::close(g, held)?;
+        counted(g, other, &counter)?;
+        let (sender, receiver) = channel();
+        let address = number(other);
+        let waited = std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || {
+                let waited = call!(g.stream_synchronize(host(address)));
+                let _ = sender.send(());
+                waited
+            });
+            let waited = receiver.recv_timeout(WATCHED).is_err();
+            gate.open();
+            match waiting.join() {
+                Ok(result) => result?,
+                Err(_) => holds(false, "panicked")?,
+            }
+            Ok::<_, crate::behaviour::Stop>(waited)
+        })?;
+        g.ctx_synchronize()?;
+        call!(g.stream_destroy(held))?;
+        call!(g.stream_destroy(other))?;
+        same(waited, true)?;
+    }
+
+    /// Functions of streams of different contexts wait for each other as well.
+    alone fn functions_wait_across_contexts(g) {
+        let held = free_stream(g)?;
+        let gate = Gate::close(g, held)?;
+        let flags = cumem_sys::CUctx_flags::CU_CTX_SCHED_AUTO;
+        let context = g.ctx_create(flags, g.device())?;
+        let other = free_stream(g)?;
+        let counter = AtomicU32::new(0);
+        counted(g, other, &counter)?;
+        let (sender, receiver) = channel();
+        let address = number(other);
+        let waited = std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || {
+                let waited = call!(g.stream_synchronize(host(address)));
+                let _ = sender.send(());
+                waited
+            });
+            let waited = receiver.recv_timeout(WATCHED).is_err();
+            gate.open();
+            match waiting.join() {
+                Ok(result) => result?,
+                Err(_) => holds(false, "panicked")?,
+            }
+            Ok::<_, crate::behaviour::Stop>(waited)
+        })?;
+        call!(g.stream_synchronize(held))?;
+        call!(g.ctx_destroy(context))?;
+        same(waited, false)?;
+    }
+
     /// Freeing device memory waits for work of a blocking stream.
     shared fn freeing_waits_for_a_blocking_one(g) {
         let stream = g.stream_create(F::CU_STREAM_DEFAULT)?;
@@ -343,8 +402,8 @@ behaviours! {
         same(waited, true)?;
     }
 
-    /// Freeing waits for work of another context of the device.
-    alone fn freeing_waits_across_contexts(g) {
+    /// Freeing doesn't wait for work of another context of the device.
+    alone fn freeing_does_not_wait_across_contexts(g) {
         let pointer = g.mem_alloc(4 << 20)?;
         let flags = cumem_sys::CUctx_flags::CU_CTX_SCHED_AUTO;
         let context = g.ctx_create(flags, g.device())?;
@@ -355,6 +414,6 @@ behaviours! {
         })?;
         call!(g.stream_destroy(stream))?;
         call!(g.ctx_destroy(context))?;
-        same(waited, true)?;
+        same(waited, false)?;
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use cumem_sys::{CUstream, CUstream_flags};
+use cumem_sys::{CUresult, CUstream, CUstream_flags};
 
 use super::{KIB, MIB, TOO_MUCH, code};
 use crate::behaviour::{Check, behaviours, call, holds, refused, same};
@@ -33,9 +33,9 @@ behaviours! {
         call!(g.stream_destroy(stream))?;
     }
 
-    /// Size 0 is refused.
-    shared fn size_0_is_refused(g) {
-        refused(call!(g.mem_alloc_async(0, NULL)), code::INVALID_VALUE)?;
+    /// Size 0 is null, successfully.
+    shared fn size_0_is_null(g) {
+        same(call!(g.mem_alloc_async(0, NULL))?, 0)?;
     }
 
     /// More than any machine has is out of memory.
@@ -102,7 +102,7 @@ behaviours! {
         if result.is_err() {
             call!(g.mem_free(pointer))?;
         }
-        refused(result, code::INVALID_VALUE)?;
+        refused(result, CUresult::CUDA_ERROR_NOT_SUPPORTED)?;
     }
 
     /// Pinned memory isn't freed in stream order.
@@ -116,9 +116,19 @@ behaviours! {
         refused(result, code::INVALID_VALUE)?;
     }
 
-    /// Null isn't freed in stream order.
-    shared fn null_is_refused(g) {
-        refused(call!(g.mem_free_async(0, NULL)), code::INVALID_VALUE)?;
+    /// Freeing null in stream order does nothing, successfully.
+    shared fn null_is_freed(g) {
+        call!(g.mem_free_async(0, NULL))?;
+    }
+
+    /// Freeing it as plain device memory doesn't wait for work under way.
+    shared fn freeing_it_does_not_wait(g) {
+        let stream = stream(g)?;
+        let pointer = call!(g.mem_alloc_async(4 * MIB, stream))?;
+        call!(g.stream_synchronize(stream))?;
+        let waited = super::stream::waits(g, stream, |g| Ok(call!(g.mem_free(pointer))?))?;
+        call!(g.stream_destroy(stream))?;
+        same(waited, false)?;
     }
 
     /// A pointer in its middle isn't freed.

@@ -224,11 +224,33 @@ behaviours! {
         })?;
     }
 
-    /// Nothing is unmapped where nothing is mapped.
-    shared fn unmapping_nothing_is_refused(g) {
+    /// Unmapping reserved addresses where nothing is mapped does nothing, successfully.
+    shared fn unmapping_nothing_is_allowed(g) {
         with_granule(g, |pointer, _, bytes| {
-            refused(call!(g.mem_unmap(pointer, bytes)), code::INVALID_VALUE)
+            Ok(call!(g.mem_unmap(pointer, bytes))?)
         })?;
+    }
+
+    /// Unmapping what isn't reserved is refused.
+    shared fn unmapping_the_unreserved_is_refused(g) {
+        let bytes = granularity(g)?;
+        let pointer = g.mem_address_reserve(bytes, 0, 0)?;
+        call!(g.mem_address_free(pointer, bytes))?;
+        refused(call!(g.mem_unmap(pointer, bytes)), code::INVALID_VALUE)?;
+    }
+
+    /// Half a mapping isn't unmapped.
+    shared fn half_a_mapping_is_not_unmapped(g) {
+        let bytes = 2 * granularity(g)?;
+        let pointer = g.mem_address_reserve(bytes, 0, 0)?;
+        let handle = g.mem_create(bytes, &properties(g))?;
+        call!(g.mem_map(pointer, bytes, 0, handle))?;
+        let half = call!(g.mem_unmap(pointer, bytes / 2));
+        let whole = call!(g.mem_unmap(pointer, bytes));
+        call!(g.mem_release(handle))?;
+        call!(g.mem_address_free(pointer, bytes))?;
+        whole?;
+        refused(half, code::INVALID_VALUE)?;
     }
 
     /// A reservation with something mapped in it isn't given back.
