@@ -371,7 +371,9 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// The driver has just given out this address, so a record of it can only be one of memory
     /// that ended with its context.
     fn forget_stale(&self, ptr: NonNull<u8>) {
-        if let Some(claim) = self.registry.claim(ptr) {
+        if K::DIES_WITH_CONTEXT
+            && let Some(claim) = self.registry.claim(ptr)
+        {
             self.forget(claim);
         }
     }
