@@ -114,7 +114,7 @@ macro_rules! behaviours {
         pub(super) const ALL: &[$crate::Behaviour] = &[$(
             $crate::Behaviour {
                 name: concat!($area, ".", stringify!($name)),
-                statement: $statement,
+                statement: $statement.trim_ascii(),
                 setting: behaviours!(@setting $setting),
                 check: $name,
             },
