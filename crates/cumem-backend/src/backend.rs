@@ -371,7 +371,9 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// The driver has just given out this address, so a record of it can only be one of memory
     /// that ended with its context.
     fn forget_stale(&self, ptr: NonNull<u8>) {
-        if let Some(claim) = self.registry.claim(ptr) {
+        if K::DIES_WITH_CONTEXT
+            && let Some(claim) = self.registry.claim(ptr)
+        {
             self.forget(claim);
         }
     }
@@ -410,11 +412,13 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         record: &Record,
         stream: CUstream,
     ) -> Result<(), CuError> {
-        let _entered = if K::RELEASE_NEEDS_CONTEXT {
-            Some(Entered::new(driver, record.context)?)
-        } else {
-            None
-        };
+        // The primary context was retained by this backend, so it is there to be entered. A context
+        // that was merely current may have been destroyed since, and the driver does not survive
+        // being given one that was: then what is current now has to do.
+        let enter = K::RELEASE_NEEDS_CONTEXT && self.policy == ContextPolicy::Primary;
+        let _entered = enter
+            .then(|| Entered::new(driver, record.context))
+            .transpose()?;
         // SAFETY: the caller's promise is the same one.
         unsafe { self.kind.release(driver, base, stream) }
     }
@@ -479,16 +483,12 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     ///
     /// The refusal alone doesn't tell: `CUDA_ERROR_INVALID_VALUE` is also the answer to a wrong
     /// pointer. So the driver is asked whether it still knows the address.
+    #[cold]
     fn is_gone(&self, driver: &Driver, base: NonNull<u8>, refusal: CuError) -> bool {
-        if refusal.code() == CUresult::CUDA_ERROR_DEINITIALIZED {
-            return true;
-        }
-        if !K::DIES_WITH_CONTEXT {
-            return false;
-        }
         match refusal.code() {
-            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => true,
-            CUresult::CUDA_ERROR_INVALID_VALUE => {
+            CUresult::CUDA_ERROR_DEINITIALIZED => true,
+            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED if K::DIES_WITH_CONTEXT => true,
+            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_VALUE => {
                 let answer = driver.pointer_memory_type(to_device_ptr(base.as_ptr()));
                 answer.is_err_and(|error| error.code() == CUresult::CUDA_ERROR_INVALID_VALUE)
             }

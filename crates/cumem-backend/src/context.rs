@@ -25,7 +25,8 @@ pub enum ContextPolicy {
     /// For applications that make contexts of their own. The memory lands on that context's device,
     /// which the backend's ordinal should name: it is only reported. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
-    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context).
+    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context). A kind
+    /// whose release needs a context uses what is current then.
     Current,
 }
 
@@ -111,9 +112,9 @@ impl<'a> Entered<'a> {
     pub(crate) fn new(driver: &'a Driver, context: CUcontext) -> Result<Self, CuError> {
         let pushed = driver.ctx_get_current()? != context;
         if pushed {
-            // SAFETY: the callers pass a context they retained, or one that a live record names.
-            // A stale handle is refused by the driver (CUDA_ERROR_INVALID_CONTEXT or
-            // CUDA_ERROR_CONTEXT_IS_DESTROYED).
+            // SAFETY: the callers pass a primary context that they hold a reference to, or the one
+            // that the driver has just named as that of live memory. (A destroyed one would crash
+            // a real driver.)
             unsafe { driver.ctx_push_current(context) }?;
         }
         Ok(Self {

@@ -72,6 +72,9 @@ impl<W: Words> Cell<W> {
     /// Replaces the words. Only for the thread that holds the slot BUSY.
     #[inline]
     pub(crate) fn write(&self, words: W) {
+        if size_of::<W>() == 0 {
+            return;
+        }
         // Release: who reads this version (Acquire, in `snapshot`) also sees the slot as BUSY or
         // later, so the key it then finds is not one from before this write.
         if !mutant::on("value written without a new version") {
@@ -96,6 +99,9 @@ impl<W: Words> Cell<W> {
     /// came between. `key` must load with Acquire.
     #[inline]
     pub(crate) fn snapshot<K>(&self, key: impl FnOnce() -> K) -> Option<(K, W)> {
+        if size_of::<W>() == 0 {
+            return Some((key(), self.atoms.load()));
+        }
         // The order of these four reads is the whole argument (docs/registry.md, "Values"):
         // the version says that the key is not older than it, the key that the words are not
         // older than the key, the version again that no word is newer.

@@ -40,7 +40,6 @@ const MUTANTS: &[&str] = &[
     "directions taken back twice",
     "directions changed by load and store",
     "directions taken back without release",
-    "directions taken back without acquire",
     "signpost read relaxed",
     "signs not followed",
     "passes not followed",
