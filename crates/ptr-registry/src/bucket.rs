@@ -10,11 +10,11 @@
 //!
 //! A sealed slot is one that is BUSY for ever.
 
+use core::hint;
 use core::ptr::{self, NonNull};
 
 use crate::cell::Cell;
 use crate::mutant::{self, weaken};
-use crate::route::Route;
 use crate::signpost::Signpost;
 use crate::sync::{AtomicPtr, Ordering};
 use crate::value::Value;
@@ -82,13 +82,11 @@ impl<V: Value> Bucket<V> {
     #[inline]
     fn take(&self, slot: usize, key: *mut u8) -> Option<*mut u8> {
         let stored = &self.keys[slot];
-        // Relaxed: only a quick look; the compare-exchange decides.
-        if stored.load(Ordering::Relaxed) != key {
-            return None;
-        }
         if mutant::on("slot taken by load and store") {
-            stored.store(BUSY, Ordering::Relaxed);
-            return Some(key);
+            return (stored.load(Ordering::Relaxed) == key).then(|| {
+                stored.store(BUSY, Ordering::Relaxed);
+                key
+            });
         }
         // Acquire: taking an empty slot pairs with the Release in `clear`, so the last holder has
         // read the value and the new one sees the last version; taking a live key pairs with the
@@ -104,20 +102,31 @@ impl<V: Value> Bucket<V> {
             .ok()
     }
 
+    /// The slots where `key` is. One look at all of them without a branch: which slot it is can't
+    /// be predicted, and a wrong guess costs more than the whole look.
+    #[inline]
+    fn slots_with(&self, key: *mut u8, ordering: Ordering) -> SlotSet {
+        let mut slots = 0;
+        for (slot, stored) in self.keys.iter().enumerate() {
+            slots |= hint::select_unpredictable(stored.load(ordering) == key, 1 << slot, 0);
+        }
+        SlotSet(slots)
+    }
+
     /// Empty to BUSY: the slot that the caller now holds.
     #[inline]
-    pub(crate) fn take_empty(&self, route: Route) -> Option<usize> {
-        let take = |slot: &usize| self.take(*slot, ptr::null_mut()).is_some();
-        Some(route.slot(SLOTS))
-            .filter(take)
-            .or_else(|| (0..SLOTS).find(take))
+    pub(crate) fn take_empty(&self) -> Option<usize> {
+        // Relaxed: only a look; `take` decides.
+        self.slots_with(ptr::null_mut(), Ordering::Relaxed)
+            .find(|slot| self.take(*slot, ptr::null_mut()).is_some())
     }
 
     /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
     #[inline]
-    pub(crate) fn take_live(&self, key: *mut u8, route: Route) -> Option<(usize, NonNull<u8>)> {
-        let take = |slot: usize| Some((slot, NonNull::new(self.take(slot, key)?)?));
-        take(route.slot(SLOTS)).or_else(|| (0..SLOTS).find_map(take))
+    pub(crate) fn take_live(&self, key: *mut u8) -> Option<(usize, NonNull<u8>)> {
+        // Relaxed: only a look; `take` decides.
+        self.slots_with(key, Ordering::Relaxed)
+            .find_map(|slot| Some((slot, NonNull::new(self.take(slot, key)?)?)))
     }
 
     /// Live to BUSY, whatever the key.
@@ -172,18 +181,18 @@ impl<V: Value> Bucket<V> {
     #[inline]
     pub(crate) fn contains(&self, key: *mut u8) -> bool {
         // Acquire pairs with the Release in `restore`.
-        self.keys
-            .iter()
-            .any(|stored| stored.load(weaken("contains relaxed", Ordering::Acquire)) == key)
+        !self
+            .slots_with(key, weaken("contains relaxed", Ordering::Acquire))
+            .is_empty()
     }
 
     /// Whether a slot is empty.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         // Relaxed: advice about a moment that is over.
-        self.keys
-            .iter()
-            .any(|key| key.load(Ordering::Relaxed).is_null())
+        !self
+            .slots_with(ptr::null_mut(), Ordering::Relaxed)
+            .is_empty()
     }
 
     /// The live keys in this bucket.
@@ -197,20 +206,12 @@ impl<V: Value> Bucket<V> {
 
     /// The value of `key`, if it is live here.
     #[inline]
-    pub(crate) fn get_key(&self, key: *mut u8, route: Route) -> Option<V> {
-        let first = route.slot(SLOTS);
-        self.get_key_at(first, key)
-            .or_else(|| (0..SLOTS).find_map(|slot| self.get_key_at(slot, key)))
-    }
-
-    #[inline]
-    fn get_key_at(&self, slot: usize, key: *mut u8) -> Option<V> {
+    pub(crate) fn get_key(&self, key: *mut u8) -> Option<V> {
         // Relaxed: `get` reads the key again.
-        if self.keys[slot].load(Ordering::Relaxed) != key {
-            return None;
-        }
-        let (found, value) = self.get(slot)?;
-        (found.as_ptr() == key).then_some(value)
+        self.slots_with(key, Ordering::Relaxed).find_map(|slot| {
+            let (found, value) = self.get(slot)?;
+            (found.as_ptr() == key).then_some(value)
+        })
     }
 
     /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
@@ -227,6 +228,30 @@ impl<V: Value> Bucket<V> {
                 return Some((key, unsafe { V::from_words(words) }));
             }
         }
+    }
+}
+
+/// Some slots of a bucket, lowest first.
+struct SlotSet(u32);
+
+impl SlotSet {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Iterator for SlotSet {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        let slot = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(slot)
     }
 }
 
