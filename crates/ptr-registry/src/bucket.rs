@@ -102,31 +102,41 @@ impl<V: Value> Bucket<V> {
             .ok()
     }
 
-    /// The slots where `key` is. One look at all of them without a branch: which slot it is can't
-    /// be predicted, and a wrong guess costs more than the whole look.
+    /// The first slot where `key` is. One look at all of them without a branch: which slot it is
+    /// can't be predicted, and a wrong guess costs more than the whole look.
     #[inline]
-    fn slots_with(&self, key: *mut u8, ordering: Ordering) -> SlotSet {
-        let mut slots = 0;
-        for (slot, stored) in self.keys.iter().enumerate() {
-            slots |= hint::select_unpredictable(stored.load(ordering) == key, 1 << slot, 0);
+    fn slot_with(&self, key: *mut u8, ordering: Ordering) -> Option<usize> {
+        let mut found = SLOTS;
+        for (slot, stored) in self.keys.iter().enumerate().rev() {
+            found = hint::select_unpredictable(stored.load(ordering) == key, slot, found);
         }
-        SlotSet(slots)
+        (found < SLOTS).then_some(found)
     }
 
     /// Empty to BUSY: the slot that the caller now holds.
     #[inline]
     pub(crate) fn take_empty(&self) -> Option<usize> {
-        // Relaxed: only a look; `take` decides.
-        self.slots_with(ptr::null_mut(), Ordering::Relaxed)
-            .find(|slot| self.take(*slot, ptr::null_mut()).is_some())
+        loop {
+            // Relaxed: only a look; `take` decides.
+            let slot = self.slot_with(ptr::null_mut(), Ordering::Relaxed)?;
+            if self.take(slot, ptr::null_mut()).is_some() {
+                return Some(slot);
+            }
+            // Another thread took it, so somebody made progress.
+        }
     }
 
     /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
     #[inline]
     pub(crate) fn take_live(&self, key: *mut u8) -> Option<(usize, NonNull<u8>)> {
-        // Relaxed: only a look; `take` decides.
-        self.slots_with(key, Ordering::Relaxed)
-            .find_map(|slot| Some((slot, NonNull::new(self.take(slot, key)?)?)))
+        loop {
+            // Relaxed: only a look; `take` decides.
+            let slot = self.slot_with(key, Ordering::Relaxed)?;
+            if let Some(stored) = self.take(slot, key) {
+                return Some((slot, NonNull::new(stored)?));
+            }
+            // Another thread took it, so somebody made progress.
+        }
     }
 
     /// Live to BUSY, whatever the key.
@@ -181,18 +191,15 @@ impl<V: Value> Bucket<V> {
     #[inline]
     pub(crate) fn contains(&self, key: *mut u8) -> bool {
         // Acquire pairs with the Release in `restore`.
-        !self
-            .slots_with(key, weaken("contains relaxed", Ordering::Acquire))
-            .is_empty()
+        self.slot_with(key, weaken("contains relaxed", Ordering::Acquire))
+            .is_some()
     }
 
     /// Whether a slot is empty.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         // Relaxed: advice about a moment that is over.
-        !self
-            .slots_with(ptr::null_mut(), Ordering::Relaxed)
-            .is_empty()
+        self.slot_with(ptr::null_mut(), Ordering::Relaxed).is_some()
     }
 
     /// The live keys in this bucket.
@@ -207,51 +214,38 @@ impl<V: Value> Bucket<V> {
     /// The value of `key`, if it is live here.
     #[inline]
     pub(crate) fn get_key(&self, key: *mut u8) -> Option<V> {
-        // Relaxed: `get` reads the key again.
-        self.slots_with(key, Ordering::Relaxed).find_map(|slot| {
-            let (found, value) = self.get(slot)?;
-            (found.as_ptr() == key).then_some(value)
-        })
+        loop {
+            // Relaxed: only a look; `snapshot` reads the key again.
+            let slot = self.slot_with(key, Ordering::Relaxed)?;
+            if let Some((found, words)) = self.snapshot(slot)
+                && found == key
+            {
+                // SAFETY: the key was live, and the words are those of its registration.
+                return Some(unsafe { V::from_words(words) });
+            }
+            // Another thread took the slot between the two looks, so somebody made progress.
+        }
     }
 
-    /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
+    /// The key and the value of a slot, if it is live.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<(NonNull<u8>, V)> {
         loop {
-            // Acquire pairs with the Release in `restore`.
-            let key = || self.keys[slot].load(weaken("get relaxed", Ordering::Acquire));
-            let snapshot = self.cells[slot].snapshot(key);
             // Without a snapshot, another registration took the slot, so somebody made progress.
-            if let Some((key, words)) = snapshot {
+            if let Some((key, words)) = self.snapshot(slot) {
                 let key = live(key)?;
                 // SAFETY: the key was live, and the words are those of its registration.
                 return Some((key, unsafe { V::from_words(words) }));
             }
         }
     }
-}
 
-/// Some slots of a bucket, lowest first.
-struct SlotSet(u32);
-
-impl SlotSet {
+    /// The key of a slot, and the words of the same registration if the key is live; `None` if a
+    /// writer came between.
     #[inline]
-    fn is_empty(&self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl Iterator for SlotSet {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        let slot = self.0.trailing_zeros() as usize;
-        self.0 &= self.0 - 1;
-        Some(slot)
+    fn snapshot(&self, slot: usize) -> Option<(*mut u8, V::Words)> {
+        // Acquire pairs with the Release in `restore`.
+        self.cells[slot].snapshot(|| self.keys[slot].load(weaken("get relaxed", Ordering::Acquire)))
     }
 }
 
