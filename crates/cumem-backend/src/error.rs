@@ -6,6 +6,7 @@ use core::fmt;
 use cumem_sys::{CuError, LoadError};
 
 use crate::alignment::{BadRequest, MAX_ALIGNMENT};
+use crate::statistics::Statistics;
 
 /// An allocation that did not happen.
 ///
@@ -52,9 +53,35 @@ pub enum AllocFailure {
     Refused(CuError),
     /// The driver reported success and gave a null pointer.
     NullPointer,
+    /// A policy around the backend allows no more bytes. No driver call was made.
+    LimitExceeded {
+        /// The bytes that it allows at once.
+        limit: usize,
+    },
 }
 
 impl AllocError {
+    /// An error of a backend that is built on others: what it was asked for, and what it holds.
+    #[must_use]
+    pub fn new(
+        kind: &'static str,
+        device: i32,
+        size: usize,
+        align: usize,
+        held: &Statistics,
+        failure: AllocFailure,
+    ) -> Self {
+        Self {
+            kind,
+            device,
+            size,
+            align,
+            live: held.live,
+            live_bytes: held.live_bytes,
+            failure,
+        }
+    }
+
     /// The kind of memory, such as `"unified"`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -152,6 +179,10 @@ impl fmt::Display for AllocError {
             AllocFailure::NullPointer => {
                 f.write_str("the driver reported success and gave a null pointer")?;
             }
+            AllocFailure::LimitExceeded { limit } => write!(
+                f,
+                "that would exceed the limit of {limit} bytes; release some, or raise the limit"
+            )?,
         }
         write!(
             f,

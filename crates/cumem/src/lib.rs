@@ -28,20 +28,37 @@
 //! The driver's library is found when first needed ([`Driver::global`](sys::Driver::global));
 //! nothing here needs CUDA to build.
 
+mod access;
+mod buffer;
 mod defaults;
+mod error;
+mod pending;
+mod stream;
 
+pub use access::{DriverBackend, HostBackend};
+pub use buffer::{Buffer, TryReleaseBufferError, View, ViewMut};
+pub use error::{Error, ErrorKind};
+pub use pending::Pending;
+pub use stream::{CopyRefused, Stream};
+
+pub use bytemuck;
 pub use cumem_backend::{
     AllocError, AllocFailure, Allocation, Backend, ContextPolicy, DEFAULT_CAPACITY, HostAccess,
     LeakReport, LiveAllocation, MemoryBackend, MemoryKind, ReleaseError, Statistics,
     TryReleaseError, buckets_for, from_device_ptr, to_device_ptr,
 };
 #[cfg(feature = "device")]
-pub use cumem_device::{DevicePreferred, DevicePreferredBackend};
+pub use cumem_device::{
+    Device, DeviceBackend, DevicePreferred, DevicePreferredBackend, MemoryPool, PoolError,
+    PoolStatistics, StreamOrdered, StreamOrderedBackend,
+};
 #[cfg(feature = "pinned")]
-pub use cumem_pinned::{Pinned, PinnedBackend};
+pub use cumem_pinned::{Pinned, PinnedBackend, RegisterError, Registration};
 pub use cumem_sys as sys;
 #[cfg(feature = "unified")]
-pub use cumem_unified::{Unified, UnifiedBackend};
+pub use cumem_unified::{
+    AdviceError, Attach, ManagedRange, Unified, UnifiedBackend, host_access_now,
+};
 pub use defaults::*;
 
 #[cfg(doctest)]
