@@ -43,6 +43,9 @@ pub struct Statistics {
     pub advice_refused: u64,
     /// Fresh allocations that could be neither registered nor freed again.
     pub lost: u64,
+    /// Allocations that a policy took from another kind of memory than was asked for first; 0 for a
+    /// backend itself.
+    pub fallbacks: u64,
 }
 
 /// The counters behind [`Statistics`].
@@ -186,6 +189,7 @@ impl Counters {
             left_to_process_exit: self.left_to_process_exit.load(Relaxed),
             advice_refused: self.advice_refused.load(Relaxed),
             lost: self.lost.load(Relaxed),
+            fallbacks: 0,
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cumem_backend::{Backend, MemoryBackend, MemoryKind};
+use cumem_backend::{Backend, LiveAllocation, MemoryBackend, MemoryKind};
 use cumem_sys::{Driver, LoadError};
 
-/// A backend that says which driver its memory came from, so that the driver can copy it.
+/// A backend that says which driver its memory came from, so that the driver can copy it, and what
+/// of it is live.
 ///
 /// Every [`Backend`] is one, and so is every policy of this crate around one.
 ///
@@ -26,6 +27,9 @@ pub unsafe trait DriverBackend: MemoryBackend {
     /// # Errors
     /// There is no usable one.
     fn driver(&self) -> Result<&Driver, &'static LoadError>;
+
+    /// Shows everything that is live, each as it was at some moment during the call.
+    fn for_each_live(&self, visit: &mut dyn FnMut(LiveAllocation));
 }
 
 /// A backend whose memory the host may always touch, whatever runs on the device: pinned memory.
@@ -43,6 +47,10 @@ unsafe impl<K: MemoryKind, const BUCKETS: usize> DriverBackend for Backend<K, BU
     fn driver(&self) -> Result<&Driver, &'static LoadError> {
         Self::driver(self)
     }
+
+    fn for_each_live(&self, visit: &mut dyn FnMut(LiveAllocation)) {
+        self.live().for_each(visit);
+    }
 }
 
 // SAFETY: page-locked host memory is host memory.
@@ -54,6 +62,10 @@ unsafe impl<B: DriverBackend + ?Sized> DriverBackend for &B {
     fn driver(&self) -> Result<&Driver, &'static LoadError> {
         (**self).driver()
     }
+
+    fn for_each_live(&self, visit: &mut dyn FnMut(LiveAllocation)) {
+        (**self).for_each_live(visit);
+    }
 }
 
 // SAFETY: what the inner backend says.
@@ -63,6 +75,10 @@ unsafe impl<B: HostBackend + ?Sized> HostBackend for &B {}
 unsafe impl<B: DriverBackend + ?Sized> DriverBackend for Arc<B> {
     fn driver(&self) -> Result<&Driver, &'static LoadError> {
         (**self).driver()
+    }
+
+    fn for_each_live(&self, visit: &mut dyn FnMut(LiveAllocation)) {
+        (**self).for_each_live(visit);
     }
 }
 

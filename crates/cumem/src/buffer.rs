@@ -18,6 +18,8 @@ use cumem_sys::{CUdeviceptr, Driver};
 use crate::access::{DriverBackend, HostBackend};
 use crate::error::{Cause, Error};
 
+#[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+pub(crate) use bytes::check_backend;
 pub use release::TryReleaseBufferError;
 pub use view::View;
 pub use view_mut::ViewMut;

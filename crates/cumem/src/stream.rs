@@ -62,6 +62,10 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
+/// A copy that was begun, or what it was for and why it was not.
+pub type Begun<O> = Result<Pending<O>, CopyRefused<O>>;
+
+#[expect(clippy::result_large_err, reason = "the error gives the buffers back")]
 impl Stream {
     /// A new stream on the device with this ordinal, in its primary context.
     ///
@@ -111,7 +115,7 @@ impl Stream {
         &self,
         source: Buffer<T, A>,
         target: Buffer<T, B>,
-    ) -> Result<Pending<(Buffer<T, A>, Buffer<T, B>)>, CopyRefused<(Buffer<T, A>, Buffer<T, B>)>>
+    ) -> Begun<(Buffer<T, A>, Buffer<T, B>)>
     where
         T: Copy + 'static,
         A: DriverBackend + 'static,
@@ -144,7 +148,7 @@ impl Stream {
         &self,
         source: Vec<T>,
         target: Buffer<T, B>,
-    ) -> Result<Pending<(Vec<T>, Buffer<T, B>)>, CopyRefused<(Vec<T>, Buffer<T, B>)>>
+    ) -> Begun<(Vec<T>, Buffer<T, B>)>
     where
         T: bytemuck::NoUninit,
         B: DriverBackend + 'static,
@@ -172,7 +176,7 @@ impl Stream {
         &self,
         source: Buffer<T, B>,
         mut target: Vec<T>,
-    ) -> Result<Pending<(Buffer<T, B>, Vec<T>)>, CopyRefused<(Buffer<T, B>, Vec<T>)>>
+    ) -> Begun<(Buffer<T, B>, Vec<T>)>
     where
         T: bytemuck::AnyBitPattern,
         B: DriverBackend + 'static,
@@ -197,7 +201,7 @@ impl Stream {
         owned: O,
         bytes: usize,
         begin: impl FnOnce(&Driver) -> Result<(), CuError>,
-    ) -> Result<Pending<O>, CopyRefused<O>> {
+    ) -> Begun<O> {
         if bytes == 0 {
             return Ok(Pending::new(self.clone(), None, owned));
         }

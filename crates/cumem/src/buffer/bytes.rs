@@ -49,6 +49,13 @@ pub(super) fn check_host<B: DriverBackend>(host: bool, backend: &B) -> Result<()
     .into())
 }
 
+/// # Errors
+/// Unless the host may touch the backend's memory at any time.
+#[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+pub(crate) fn check_backend<B: DriverBackend>(backend: &B) -> Result<(), Error> {
+    check_host(host_may_touch(backend)?, backend)
+}
+
 /// Has the driver work on memory that it knows at `place`, in that memory's context, and waits until
 /// the work is done.
 fn work<B: DriverBackend>(

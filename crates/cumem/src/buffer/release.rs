@@ -12,12 +12,13 @@ use crate::access::DriverBackend;
 /// [`Buffer::try_release`].
 ///
 /// ```
+/// use std::sync::Arc;
 /// use cumem::{Buffer, UnifiedBackend, sys::CUresult};
 /// use cumem_sim::{Fault, Sim};
 ///
 /// let sim = Sim::new();
-/// let backend = UnifiedBackend::new().with_driver(sim.driver()?);
-/// let buffer = Buffer::<u8, _>::zeroed(64, &backend)?;
+/// let backend = Arc::new(UnifiedBackend::new().with_driver(sim.driver()?));
+/// let buffer = Buffer::<u8, _>::zeroed(64, backend)?;
 /// sim.inject(Fault::once("cuMemFree_v2", CUresult::CUDA_ERROR_UNKNOWN));
 /// let failed = buffer.try_release().unwrap_err();
 /// println!("{failed}");
