@@ -53,6 +53,11 @@ pub enum AllocFailure {
     Refused(CuError),
     /// The driver reported success and gave a null pointer.
     NullPointer,
+    /// Another library, through which the backend allocates, was refused by the driver.
+    Elsewhere {
+        /// The driver's code.
+        code: u32,
+    },
     /// A policy around the backend allows no more bytes. No driver call was made.
     LimitExceeded {
         /// The bytes that it allows at once.
@@ -179,6 +184,7 @@ impl fmt::Display for AllocError {
             AllocFailure::NullPointer => {
                 f.write_str("the driver reported success and gave a null pointer")?;
             }
+            AllocFailure::Elsewhere { code } => write!(f, "the driver answered code {code}")?,
             AllocFailure::LimitExceeded { limit } => write!(
                 f,
                 "that would exceed the limit of {limit} bytes; release some, or raise the limit"

@@ -35,6 +35,8 @@ mod allocator;
 mod buffer;
 mod defaults;
 mod error;
+#[cfg(feature = "cudarc")]
+pub mod interop;
 mod leak;
 mod pending;
 pub mod policy;
