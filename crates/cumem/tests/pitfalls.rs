@@ -5,13 +5,13 @@
 use std::error::Error as _;
 use std::ptr::NonNull;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use cumem::policy::{ByteLimit, Tracked};
 use cumem::sys::CUresult;
 use cumem::{
-    Allocation, Backend, Buffer, Device, DevicePreferred, ErrorKind, MemoryBackend,
-    MemoryKind, Pinned, ReleaseError, StreamOrdered, Unified, buckets_for,
+    Allocation, Backend, Buffer, Device, DevicePreferred, ErrorKind, MemoryBackend, MemoryKind,
+    Pinned, ReleaseError, StreamOrdered, Unified, buckets_for,
 };
 use cumem_sim::{Fault, Sim};
 
@@ -154,12 +154,14 @@ fn one_of_many_releases_wins_and_the_bytes_are_counted_once<K: MemoryKind>() {
     let tracked = Tracked::new(&world.backend);
     for size in 1..50 {
         let (ptr, ..) = Allocation::new_in(&tracked, size, 1).unwrap().into_raw();
+        let address = AtomicPtr::new(ptr.as_ptr());
         let start = Barrier::new(3);
         let winners = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     start.wait();
+                    let ptr = NonNull::new(address.load(Ordering::SeqCst)).unwrap();
                     // SAFETY: nothing uses the block, and nothing else is allocated meanwhile.
                     if unsafe { tracked.release(ptr) }.is_ok() {
                         winners.fetch_add(1, Ordering::SeqCst);
@@ -243,7 +245,13 @@ fn try_release_gives_the_buffer_back<K: MemoryKind>() {
     let buffer = Buffer::from_slice(&[1_u8, 2, 3], &world.backend).unwrap();
     world.sim.inject(Fault::once(world.frees, UNKNOWN));
     let failed = buffer.try_release().unwrap_err();
-    assert!(failed.source().unwrap().to_string().contains("CUDA_ERROR_UNKNOWN"));
+    assert!(
+        failed
+            .source()
+            .unwrap()
+            .to_string()
+            .contains("CUDA_ERROR_UNKNOWN")
+    );
     assert!(failed.error().source().is_some());
     let buffer = failed.into_buffer();
     assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3]);
