@@ -110,6 +110,7 @@ pub use cumem_sys as sys;
 pub use cumem_unified::{
     AdviceError, Attach, ManagedRange, Unified, UnifiedBackend, host_access_now,
 };
+#[cfg(any(feature = "unified", feature = "device", feature = "pinned"))]
 pub use defaults::*;
 
 #[cfg(doctest)]
