@@ -162,31 +162,6 @@ fn memory_that_ended_with_its_context_is_told_apart<K: MemoryKind>(subject: &Sub
     assert_eq!(subject.sim.books().unknown_frees, 0);
 }
 
-fn a_reused_address_replaces_the_record_of_a_lost_block<K: MemoryKind>(subject: &Subject<K>) {
-    // A neighbour that stays keeps the simulated driver from giving the whole region back to the
-    // system, so that the next block of the size gets the same place.
-    let neighbour = subject.allocate();
-    let context = subject.driver.ctx_create(CUctx_flags(0), 0).unwrap();
-    let backend = Backend::<K, BUCKETS>::with_capacity(CAPACITY)
-        .with_driver(subject.driver.clone())
-        .with_context(ContextPolicy::Current);
-    let lost = backend.allocate(4096, 1).unwrap().into_raw().0;
-    // SAFETY: nothing of the context is used any more; what was allocated ends with it.
-    unsafe { subject.driver.ctx_destroy(context) }.unwrap();
-
-    let context = subject.driver.ctx_create(CUctx_flags(0), 0).unwrap();
-    let fresh = backend.allocate(4000, 1).unwrap();
-    assert_eq!(fresh.as_ptr(), lost.as_ptr(), "the address was used again");
-    assert_eq!(backend.find(lost).unwrap().size, 4000);
-    let held = backend.statistics();
-    assert_eq!((held.live, held.live_bytes, held.gone), (1, 4000, 1));
-    fresh.try_release().unwrap();
-    // SAFETY: nothing of the context is used any more.
-    unsafe { subject.driver.ctx_destroy(context) }.unwrap();
-    subject.release(neighbour).unwrap();
-    assert!(subject.sim.books().live.is_empty());
-}
-
 fn every_fault_under_eight_threads_loses_nothing<K: MemoryKind>(subject: &Subject<K>) {
     const THREADS: usize = 8;
     for (seed, call) in [
@@ -393,7 +368,6 @@ for_every_kind! {
     try_release_gives_the_allocation_back_with_the_error
     a_failed_drop_is_counted_and_stays_live
     memory_that_ended_with_its_context_is_told_apart
-    a_reused_address_replaces_the_record_of_a_lost_block
     every_fault_under_eight_threads_loses_nothing
     a_driver_that_always_fails_ends_no_thread_and_no_record
     the_last_slot_is_raced_for_and_nothing_is_lost
