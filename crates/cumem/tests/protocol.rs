@@ -320,6 +320,34 @@ fn without_a_context_of_its_own_a_thread_cannot_use_the_current_one<K: MemoryKin
     assert_eq!(backend.statistics().live, 0);
 }
 
+fn a_release_makes_no_context_and_calls_only_the_free<K: MemoryKind>(subject: &Subject<K>) {
+    let backend = Backend::<K, BUCKETS>::with_capacity(CAPACITY)
+        .on_device(2)
+        .with_driver(subject.driver.clone());
+    let ptr = backend.allocate(4096, 1).unwrap().into_raw().0;
+    let before = subject.sim.books().calls;
+    std::thread::scope(|scope| {
+        let address = ptr.as_ptr().expose_provenance();
+        let backend = &backend;
+        scope.spawn(move || {
+            let ptr = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: nothing uses the memory.
+            assert!(unsafe { backend.release_raw(ptr) });
+        });
+    });
+    let mut expected = before;
+    *expected.entry(subject.frees).or_insert(0) += 1;
+    assert_eq!(subject.sim.books().calls, expected);
+    let is_active = |device| {
+        subject
+            .driver
+            .device_primary_ctx_get_state(device)
+            .unwrap()
+            .1
+    };
+    assert!(!is_active(0), "a context appeared on device 0");
+}
+
 fn memory_lands_on_the_chosen_device<K: MemoryKind>(subject: &Subject<K>) {
     let others: Vec<Backend<K, BUCKETS>> = (0..4)
         .map(|ordinal| {
@@ -375,6 +403,7 @@ for_every_kind! {
     the_primary_context_is_retained_once_and_given_back
     without_a_context_of_its_own_a_thread_cannot_use_the_current_one
     memory_lands_on_the_chosen_device
+    a_release_makes_no_context_and_calls_only_the_free
 }
 
 /// One fault for each fresh backend, since the context is retained by the first success.
