@@ -7,6 +7,7 @@ mod bindgen;
 mod ci;
 mod cuda;
 mod linked;
+mod plots;
 mod registry;
 mod windows;
 mod workspace;
