@@ -3,6 +3,7 @@
 use core::fmt;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use cumem_sys::{CUcontext, CUresult, CUstream, CuError, Driver};
@@ -41,6 +42,9 @@ pub struct Backend<K: MemoryKind, const BUCKETS: usize = DEFAULT_BUCKETS> {
     kind: K,
     ordinal: i32,
     policy: ContextPolicy,
+    /// Set by the first allocation that gets as far as the driver: from then on, the fields above
+    /// and the driver are what memory was allocated with.
+    in_use: AtomicBool,
     driver: OnceLock<Driver>,
     primary: PrimaryContext,
     counters: Counters,
@@ -77,6 +81,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             kind: K::DEFAULT,
             ordinal: 0,
             policy: ContextPolicy::Primary,
+            in_use: AtomicBool::new(false),
             driver: OnceLock::new(),
             primary: PrimaryContext::new(),
             counters: Counters::new(),
@@ -84,23 +89,48 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         }
     }
 
+    /// Stops whoever would change what memory was already allocated with.
+    const fn assert_unused(&mut self) {
+        // SAFETY: the exclusive borrow makes this the only access, and a bool is a copy.
+        let in_use = unsafe { ptr::read(&raw const self.in_use) }.into_inner();
+        assert!(!in_use, "a backend that has allocated stays as it is");
+    }
+
     /// The same backend with the kind's options chosen.
+    ///
+    /// # Panics
+    /// If the backend has allocated; in a `static` or `const`, nothing has.
     #[must_use]
     pub const fn with_kind(mut self, kind: K) -> Self {
+        self.assert_unused();
         self.kind = kind;
         self
     }
 
     /// The same backend on the device with this ordinal, counted from 0.
+    ///
+    /// # Panics
+    /// If the backend has allocated.
     #[must_use]
     pub const fn on_device(mut self, ordinal: i32) -> Self {
+        self.assert_unused();
         self.ordinal = ordinal;
         self
     }
 
     /// The same backend with another choice of context.
+    ///
+    /// # Panics
+    /// If the backend has allocated; or if the kind's release needs a context
+    /// ([`MemoryKind::RELEASE_NEEDS_CONTEXT`]) and the policy is [`ContextPolicy::Current`]: then a
+    /// drop on a thread with another context, or none, could not release.
     #[must_use]
     pub const fn with_context(mut self, policy: ContextPolicy) -> Self {
+        self.assert_unused();
+        assert!(
+            !K::RELEASE_NEEDS_CONTEXT || matches!(policy, ContextPolicy::Primary),
+            "this kind's release needs the primary context"
+        );
         self.policy = policy;
         self
     }
@@ -108,13 +138,10 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// The same backend calling `driver` instead of the process-wide one.
     ///
     /// # Panics
-    /// If the backend already holds memory, which came from another driver.
+    /// If the backend has allocated.
     #[must_use]
     pub fn with_driver(mut self, driver: Driver) -> Self {
-        assert!(
-            self.registry.is_empty(),
-            "a backend that holds memory keeps its driver"
-        );
+        self.assert_unused();
         self.driver = OnceLock::from(driver);
         self
     }
@@ -276,7 +303,11 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             return Err(self.registry_full());
         }
         let driver = self.driver().map_err(AllocFailure::Driver)?;
-        exit::watch();
+        // Relaxed: read only through an exclusive borrow, which orders everything before it.
+        if !self.in_use.load(Ordering::Relaxed) {
+            self.in_use.store(true, Ordering::Relaxed);
+            exit::watch();
+        }
         let entered = self.enter(driver).map_err(AllocFailure::Context)?;
         let target = Target {
             driver,
@@ -344,7 +375,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         // SAFETY: `fresh.reserved` was chosen so that `offset + size` bytes lie inside it.
         let ptr = unsafe { fresh.base.add(offset) };
         self.forget_stale(ptr);
-        self.counters.allocated(request.size);
+        let ticket = self.counters.allocated(request.size);
         let record = Record {
             size: request.size,
             reserved: fresh.reserved,
@@ -352,6 +383,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             refused: CUresult::CUDA_SUCCESS,
             context: target.context,
             stream: target.stream,
+            ticket,
             site,
         };
         if self.registry.register(ptr, record).is_ok() {
@@ -415,13 +447,13 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         record: &Record,
         stream: CUstream,
     ) -> Result<(), CuError> {
-        // The primary context was retained by this backend, so it is there to be entered. A context
-        // that was merely current may have been destroyed since, and the driver does not survive
-        // being given one that was: then what is current now has to do.
-        let enter = K::RELEASE_NEEDS_CONTEXT && self.policy == ContextPolicy::Primary;
-        let _entered = enter
-            .then(|| Entered::new(driver, record.context))
-            .transpose()?;
+        // It is the primary context, which this backend holds a reference to: `with_context` allows
+        // such a kind no other. (The driver does not survive being given a destroyed one.)
+        let _entered = if K::RELEASE_NEEDS_CONTEXT {
+            Some(Entered::new(driver, record.context)?)
+        } else {
+            None
+        };
         // SAFETY: the caller's promise is the same one.
         unsafe { self.kind.release(driver, base, stream) }
     }
@@ -485,12 +517,12 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// Whether a refused free means that the memory no longer exists.
     ///
     /// The refusal alone doesn't tell: `CUDA_ERROR_INVALID_VALUE` is also the answer to a wrong
-    /// pointer. So the driver is asked whether it still knows the address.
+    /// pointer, and `CUDA_ERROR_CONTEXT_IS_DESTROYED` is said of the thread's context, not of the
+    /// memory's. So the driver is asked whether it still knows the address.
     #[cold]
     fn is_gone(&self, driver: &Driver, base: NonNull<u8>, refusal: CuError) -> bool {
         match refusal.code() {
             CUresult::CUDA_ERROR_DEINITIALIZED => true,
-            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED if K::DIES_WITH_CONTEXT => true,
             CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_VALUE => {
                 let answer = driver.pointer_memory_type(to_device_ptr(base.as_ptr()));
                 answer.is_err_and(|error| error.code() == CUresult::CUDA_ERROR_INVALID_VALUE)
@@ -618,6 +650,24 @@ unsafe impl<K: MemoryKind, const BUCKETS: usize> MemoryBackend for Backend<K, BU
             // of, and for that case the caller promises that nothing uses its memory.
             unsafe { self.free(driver, base, record, record.stream) }
         })
+    }
+
+    fn ticket_of(&self, ptr: NonNull<u8>) -> u64 {
+        self.registry.get(ptr).map_or(0, |record| record.ticket)
+    }
+
+    unsafe fn release_ticket(&self, ptr: NonNull<u8>, ticket: u64) -> Result<(), ReleaseError> {
+        // Looked at first: a claim would hide a newer block at this address from its owner.
+        if self.ticket_of(ptr) != ticket {
+            self.counters.not_owned();
+            return Err(ReleaseError::NotOwned {
+                kind: K::NAME,
+                address: ptr.addr().get(),
+            });
+        }
+        // SAFETY: the caller's promise; the record is the one that the ticket is of, and only its
+        // owner ends it.
+        unsafe { self.release(ptr) }
     }
 
     fn find(&self, ptr: NonNull<u8>) -> Option<LiveAllocation> {

@@ -26,7 +26,7 @@ pub enum ContextPolicy {
     /// which the backend's ordinal should name: it is only reported. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
     /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context). A kind
-    /// whose release needs a context uses what is current then.
+    /// whose release needs a context, as stream-ordered memory does, can't be used so.
     Current,
 }
 
@@ -187,6 +187,7 @@ impl DeviceContext {
     /// # Errors
     /// No such device, or the driver's answer.
     pub fn retain(driver: &Driver, ordinal: i32) -> Result<Self, CuError> {
+        crate::exit::watch();
         let device = driver.device_get(ordinal)?;
         Ok(Self {
             driver: driver.clone(),

@@ -21,6 +21,8 @@ pub(crate) struct Record {
     pub(crate) context: CUcontext,
     /// The stream whose order it follows; null for memory without an order.
     pub(crate) stream: CUstream,
+    /// A number that tells this allocation from every other one of the backend, at whatever address.
+    pub(crate) ticket: u64,
     /// Where the caller asked for it.
     pub(crate) site: &'static Location<'static>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Record {
 unsafe impl Send for Record {}
 
 impl Value for Record {
-    type Words = [*mut (); 6];
+    type Words = [*mut (); 7];
 
     fn into_words(self) -> Self::Words {
         let packed = (u64::from(self.refused.0) << 32) | u64::from(self.offset);
@@ -40,11 +42,14 @@ impl Value for Record {
             ptr::without_provenance_mut(packed as usize),
             self.context.cast(),
             self.stream.cast(),
+            ptr::without_provenance_mut(self.ticket as usize),
             ptr::from_ref(self.site).cast_mut().cast(),
         ]
     }
 
-    unsafe fn from_words([size, reserved, packed, context, stream, site]: Self::Words) -> Self {
+    unsafe fn from_words(
+        [size, reserved, packed, context, stream, ticket, site]: Self::Words,
+    ) -> Self {
         let packed = packed.addr() as u64;
         Self {
             size: size.addr(),
@@ -53,6 +58,7 @@ impl Value for Record {
             refused: CUresult((packed >> 32) as u32),
             context: context.cast(),
             stream: stream.cast(),
+            ticket: ticket.addr() as u64,
             // SAFETY: the words are those of one `into_words`, where this one came from a
             // `&'static Location`; the registry keeps its provenance.
             site: unsafe { &*site.cast::<Location<'static>>() },
