@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use clap::Parser;
-use cumem_benches::registry::Row;
 use cumem_benches::registry::grid::{Effort, Load, Point};
 use cumem_benches::registry::patterns::{PATTERNS, Pattern};
 use cumem_benches::registry::summary;

@@ -10,11 +10,11 @@
 //!
 //! A sealed slot is one that is BUSY for ever.
 
+use core::hint;
 use core::ptr::{self, NonNull};
 
 use crate::cell::Cell;
 use crate::mutant::{self, weaken};
-use crate::route::Route;
 use crate::signpost::Signpost;
 use crate::sync::{AtomicPtr, Ordering};
 use crate::value::Value;
@@ -82,13 +82,11 @@ impl<V: Value> Bucket<V> {
     #[inline]
     fn take(&self, slot: usize, key: *mut u8) -> Option<*mut u8> {
         let stored = &self.keys[slot];
-        // Relaxed: only a quick look; the compare-exchange decides.
-        if stored.load(Ordering::Relaxed) != key {
-            return None;
-        }
         if mutant::on("slot taken by load and store") {
-            stored.store(BUSY, Ordering::Relaxed);
-            return Some(key);
+            return (stored.load(Ordering::Relaxed) == key).then(|| {
+                stored.store(BUSY, Ordering::Relaxed);
+                key
+            });
         }
         // Acquire: taking an empty slot pairs with the Release in `clear`, so the last holder has
         // read the value and the new one sees the last version; taking a live key pairs with the
@@ -104,20 +102,41 @@ impl<V: Value> Bucket<V> {
             .ok()
     }
 
+    /// The first slot where `key` is. One look at all of them without a branch: which slot it is
+    /// can't be predicted, and a wrong guess costs more than the whole look.
+    #[inline]
+    fn slot_with(&self, key: *mut u8, ordering: Ordering) -> Option<usize> {
+        let mut found = SLOTS;
+        for (slot, stored) in self.keys.iter().enumerate().rev() {
+            found = hint::select_unpredictable(stored.load(ordering) == key, slot, found);
+        }
+        (found < SLOTS).then_some(found)
+    }
+
     /// Empty to BUSY: the slot that the caller now holds.
     #[inline]
-    pub(crate) fn take_empty(&self, route: Route) -> Option<usize> {
-        let take = |slot: &usize| self.take(*slot, ptr::null_mut()).is_some();
-        Some(route.slot(SLOTS))
-            .filter(take)
-            .or_else(|| (0..SLOTS).find(take))
+    pub(crate) fn take_empty(&self) -> Option<usize> {
+        loop {
+            // Relaxed: only a look; `take` decides.
+            let slot = self.slot_with(ptr::null_mut(), Ordering::Relaxed)?;
+            if self.take(slot, ptr::null_mut()).is_some() {
+                return Some(slot);
+            }
+            // Another thread took it, so somebody made progress.
+        }
     }
 
     /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
     #[inline]
-    pub(crate) fn take_live(&self, key: *mut u8, route: Route) -> Option<(usize, NonNull<u8>)> {
-        let take = |slot: usize| Some((slot, NonNull::new(self.take(slot, key)?)?));
-        take(route.slot(SLOTS)).or_else(|| (0..SLOTS).find_map(take))
+    pub(crate) fn take_live(&self, key: *mut u8) -> Option<(usize, NonNull<u8>)> {
+        loop {
+            // Relaxed: only a look; `take` decides.
+            let slot = self.slot_with(key, Ordering::Relaxed)?;
+            if let Some(stored) = self.take(slot, key) {
+                return Some((slot, NonNull::new(stored)?));
+            }
+            // Another thread took it, so somebody made progress.
+        }
     }
 
     /// Live to BUSY, whatever the key.
@@ -172,18 +191,15 @@ impl<V: Value> Bucket<V> {
     #[inline]
     pub(crate) fn contains(&self, key: *mut u8) -> bool {
         // Acquire pairs with the Release in `restore`.
-        self.keys
-            .iter()
-            .any(|stored| stored.load(weaken("contains relaxed", Ordering::Acquire)) == key)
+        self.slot_with(key, weaken("contains relaxed", Ordering::Acquire))
+            .is_some()
     }
 
     /// Whether a slot is empty.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         // Relaxed: advice about a moment that is over.
-        self.keys
-            .iter()
-            .any(|key| key.load(Ordering::Relaxed).is_null())
+        self.slot_with(ptr::null_mut(), Ordering::Relaxed).is_some()
     }
 
     /// The live keys in this bucket.
@@ -197,36 +213,39 @@ impl<V: Value> Bucket<V> {
 
     /// The value of `key`, if it is live here.
     #[inline]
-    pub(crate) fn get_key(&self, key: *mut u8, route: Route) -> Option<V> {
-        let first = route.slot(SLOTS);
-        self.get_key_at(first, key)
-            .or_else(|| (0..SLOTS).find_map(|slot| self.get_key_at(slot, key)))
-    }
-
-    #[inline]
-    fn get_key_at(&self, slot: usize, key: *mut u8) -> Option<V> {
-        // Relaxed: `get` reads the key again.
-        if self.keys[slot].load(Ordering::Relaxed) != key {
-            return None;
+    pub(crate) fn get_key(&self, key: *mut u8) -> Option<V> {
+        loop {
+            // Relaxed: only a look; `snapshot` reads the key again.
+            let slot = self.slot_with(key, Ordering::Relaxed)?;
+            if let Some((found, words)) = self.snapshot(slot)
+                && found == key
+            {
+                // SAFETY: the key was live, and the words are those of its registration.
+                return Some(unsafe { V::from_words(words) });
+            }
+            // Another thread took the slot between the two looks, so somebody made progress.
         }
-        let (found, value) = self.get(slot)?;
-        (found.as_ptr() == key).then_some(value)
     }
 
-    /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
+    /// The key and the value of a slot, if it is live.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<(NonNull<u8>, V)> {
         loop {
-            // Acquire pairs with the Release in `restore`.
-            let key = || self.keys[slot].load(weaken("get relaxed", Ordering::Acquire));
-            let snapshot = self.cells[slot].snapshot(key);
             // Without a snapshot, another registration took the slot, so somebody made progress.
-            if let Some((key, words)) = snapshot {
+            if let Some((key, words)) = self.snapshot(slot) {
                 let key = live(key)?;
                 // SAFETY: the key was live, and the words are those of its registration.
                 return Some((key, unsafe { V::from_words(words) }));
             }
         }
+    }
+
+    /// The key of a slot, and the words of the same registration if the key is live; `None` if a
+    /// writer came between.
+    #[inline]
+    fn snapshot(&self, slot: usize) -> Option<(*mut u8, V::Words)> {
+        // Acquire pairs with the Release in `restore`.
+        self.cells[slot].snapshot(|| self.keys[slot].load(weaken("get relaxed", Ordering::Acquire)))
     }
 }
 

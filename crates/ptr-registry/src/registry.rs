@@ -8,9 +8,10 @@ use crate::bucket::{BUSY, Bucket, SLOTS};
 use crate::claim::Claim;
 use crate::error::RegisterError;
 use crate::iter::{Claims, Drain, Iter};
-use crate::route::Steps;
+use crate::mutant;
+use crate::route::{Route, Steps};
 use crate::signpost::MAX_SLOTS;
-use crate::table::{Place, Table};
+use crate::table::{Found, Table};
 use crate::value::Value;
 
 /// How many buckets a registry needs for `capacity` pointers: the smallest number whose slots
@@ -86,7 +87,7 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
 /// For the models: the bucket where `ptr` wants to be, and its tag.
 #[cfg(loom)]
 pub fn route_of(ptr: NonNull<u8>, buckets: usize) -> (usize, usize) {
-    let route = crate::route::Route::of(ptr.as_ptr(), buckets);
+    let route = Route::of(ptr.as_ptr(), buckets);
     (route.home, route.tag())
 }
 
@@ -156,13 +157,59 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
             return Err(RegisterError::Reserved);
         }
         debug_assert!(!self.contains(ptr), "{ptr:p} is registered already");
-        if self.table().insert(key, value) {
+        let route = Route::of(key, BUCKETS);
+        let home = &self.buckets[route.home];
+        if let Some(slot) = home.take_empty() {
+            home.publish(slot, key, value);
+            Ok(())
+        } else if self.insert_beyond_home(route, key, value) {
             Ok(())
         } else {
             Err(RegisterError::Full {
                 capacity: self.capacity(),
             })
         }
+    }
+
+    // Out of line, but with the number of buckets known.
+    #[inline(never)]
+    fn insert_beyond_home(&self, route: Route, key: *mut u8, value: V) -> bool {
+        self.table().insert_beyond_home(route, key, value)
+    }
+
+    /// Looks into every bucket where the key may be, until `look` finds something.
+    #[inline]
+    fn search<'a, R>(
+        &'a self,
+        key: *mut u8,
+        look: impl Fn(&'a Bucket<V>) -> Option<R>,
+    ) -> Option<Found<'a, V, R>> {
+        let route = Route::of(key, BUCKETS);
+        let home = &self.buckets[route.home];
+        if let Some(what) = look(home) {
+            return Some(Found {
+                bucket: home,
+                at_home: true,
+                what,
+            });
+        }
+        if home.signpost.read().none() {
+            return None;
+        }
+        if mutant::on("search ends at an empty slot") && home.has_room() {
+            return None;
+        }
+        self.search_beyond_home(route, look)
+    }
+
+    // Out of line, but with the number of buckets known.
+    #[inline(never)]
+    fn search_beyond_home<'a, R>(
+        &'a self,
+        route: Route,
+        look: impl Fn(&'a Bucket<V>) -> Option<R>,
+    ) -> Option<Found<'a, V, R>> {
+        self.table().search_beyond_home(route, look)
     }
 
     /// Takes `ptr` out and returns its value; of several callers, one gets it.
@@ -179,10 +226,15 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn claim(&self, ptr: NonNull<u8>) -> Option<Claim<'_, V>> {
         let key = callers_key(ptr)?;
-        let table = self.table();
-        let (bucket, (slot, key)) =
-            table.search(key, |bucket, route| bucket.take_live(key, route))?;
-        Some(Claim::new(table, Place { bucket, slot }, key))
+        let found = self.search(key, |bucket| bucket.take_live(key))?;
+        let (slot, key) = found.what;
+        Some(Claim::new(
+            self.table(),
+            found.bucket,
+            found.at_home,
+            slot,
+            key,
+        ))
     }
 
     /// Whether `ptr` is registered and not claimed.
@@ -191,8 +243,7 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn contains(&self, ptr: NonNull<u8>) -> bool {
         callers_key(ptr).is_some_and(|key| {
-            self.table()
-                .search(key, |bucket, _| bucket.contains(key).then_some(()))
+            self.search(key, |bucket| bucket.contains(key).then_some(()))
                 .is_some()
         })
     }
@@ -201,10 +252,8 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn get(&self, ptr: NonNull<u8>) -> Option<V> {
         let key = callers_key(ptr)?;
-        let (_, value) = self
-            .table()
-            .search(key, |bucket, route| bucket.get_key(key, route))?;
-        Some(value)
+        let found = self.search(key, |bucket| bucket.get_key(key))?;
+        Some(found.what)
     }
 
     /// The live pointers with their values, in no particular order.
