@@ -1,10 +1,14 @@
 //! The simulated driver does what the list says, in process and loaded as a library.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+#[path = "../../cumem-sim/tests/common/mod.rs"]
+mod common;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use common::install;
 use cumem_conformance::{
     KNOWN_DIFFERENCES, NOT_SEEN, Outcome, Report, Setting, Target, behaviours, check_here, run_all,
 };
@@ -110,29 +114,4 @@ fn a_wrong_driver_is_found_out() {
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{fault}: {output:?}");
     }
-}
-
-/// The library under the driver's name, in a folder of its own.
-fn install() -> (tempfile::TempDir, PathBuf) {
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--package", "cumem-sim-library"])
-        .args(["--profile", profile, "--message-format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let messages = String::from_utf8(output.stdout).unwrap();
-    let built = messages
-        .split('"')
-        .find(|text| text.ends_with("libcumem_sim_library.so"))
-        .unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libcuda.so.1");
-    std::fs::copy(built, &library).unwrap();
-    (folder, library)
 }

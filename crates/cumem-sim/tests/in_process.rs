@@ -541,3 +541,29 @@ fn freed_addresses_come_again() {
         free(&driver, again).unwrap();
     }
 }
+
+#[test]
+fn a_forked_child_can_drop_its_copy() {
+    let (sim, driver) = ready(Sim::builder());
+    let pointer = driver.mem_alloc(256).unwrap();
+    let held = sim.hold_streams();
+    // SAFETY: the memory is live; the stream is the null stream.
+    unsafe { driver.memset_d8_async(pointer, 1, 64, ptr::null_mut()) }.unwrap();
+    // SAFETY: the child only calls the simulated driver, which refuses, and drops it.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = driver.device_get_count().is_err() && sim.is_forked();
+        drop(driver);
+        std::mem::forget(held);
+        drop(sim);
+        // SAFETY: nothing of the process is to be torn down.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status has a place.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
+    drop(held);
+    driver.ctx_synchronize().unwrap();
+    free(&driver, pointer).unwrap();
+}
