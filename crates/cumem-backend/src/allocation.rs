@@ -6,7 +6,11 @@ use core::mem::ManuallyDrop;
 use core::panic::Location;
 use core::ptr::NonNull;
 
+use cumem_sys::CUstream;
+
+use crate::backend::Backend;
 use crate::error::{AllocError, ReleaseError};
+use crate::kind::StreamOrderedKind;
 use crate::memory_backend::MemoryBackend;
 use crate::pointer::to_device_ptr;
 
@@ -115,6 +119,22 @@ impl<B: MemoryBackend> Allocation<B> {
                 error,
             }),
         }
+    }
+}
+
+impl<K: StreamOrderedKind, const BUCKETS: usize> Allocation<&Backend<K, BUCKETS>> {
+    /// Gives the memory back in the order of `stream`, which used it last.
+    ///
+    /// # Errors
+    /// As for [`try_release`](Self::try_release), but the allocation is given up: its pointer is still
+    /// live if the driver refused.
+    ///
+    /// # Safety
+    /// As for [`Backend::release_on`].
+    pub unsafe fn release_on(self, stream: CUstream) -> Result<(), ReleaseError> {
+        let (ptr, _, backend) = self.into_raw();
+        // SAFETY: the caller's promise is the same one.
+        unsafe { backend.release_on(stream, ptr) }
     }
 }
 

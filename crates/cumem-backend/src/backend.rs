@@ -218,7 +218,9 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     }
 
     /// Drops the records of memory that ended with `context`, without driver calls, and says how
-    /// many. Call it after destroying a context in which this backend allocated.
+    /// many. Call it after destroying a context in which this backend allocated, and before another
+    /// one is made: the driver may give that the same handle, and its memory would be forgotten,
+    /// which loses it. Owners of the forgotten memory own nothing any more; dropping them is fine.
     ///
     /// For a kind whose memory outlives its context, nothing is dropped.
     pub fn forget_context(&self, context: CUcontext) -> usize {
@@ -308,10 +310,36 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             self.in_use.store(true, Ordering::Relaxed);
             exit::watch();
         }
+        match self.attempt(driver, request, stream, site) {
+            // The device was reset, by whoever, and its primary context with it: retained again, it
+            // is usable again. What was allocated in it is gone.
+            Err(failure) if self.policy == ContextPolicy::Primary && failure.context_ended() => {
+                self.primary
+                    .renew(driver, self.ordinal)
+                    .map_err(AllocFailure::Context)?;
+                self.attempt(driver, request, stream, site)
+            }
+            result => result,
+        }
+    }
+
+    /// Steps 3 to 6 of the protocol.
+    fn attempt(
+        &self,
+        driver: &Driver,
+        request: Request,
+        stream: CUstream,
+        site: &'static Location<'static>,
+    ) -> Result<NonNull<u8>, AllocFailure> {
         let entered = self.enter(driver).map_err(AllocFailure::Context)?;
+        let ordinal = match self.policy {
+            ContextPolicy::Primary => self.ordinal,
+            // Wherever the caller's context is; what the backend was told is only a name then.
+            ContextPolicy::Current => driver.ctx_get_device().map_err(AllocFailure::Context)?,
+        };
         let target = Target {
             driver,
-            ordinal: self.ordinal,
+            ordinal,
             context: entered.context(),
             stream,
         };
@@ -339,7 +367,11 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             match self.kind.allocate(target, reserved).map(NonNull::new) {
                 Ok(Some(base)) => return Ok(Fresh { base, reserved }),
                 Ok(None) => Err(AllocFailure::NullPointer),
-                Err(error) => Err(out_of_memory_or_refused(target.driver, error)),
+                Err(error) => Err(out_of_memory_or_refused::<K>(
+                    target.driver,
+                    error,
+                    reserved,
+                )),
             }
             .inspect_err(|_| self.counters.asked_in_vain())
         };
@@ -381,6 +413,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             reserved: fresh.reserved,
             offset: offset as u32,
             refused: CUresult::CUDA_SUCCESS,
+            device: target.ordinal,
             context: target.context,
             stream: target.stream,
             ticket,
@@ -493,6 +526,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 self.forget(claim);
                 Err(ReleaseError::Gone {
                     kind,
+                    device: record.device,
                     address,
                     size: record.size,
                     error,
@@ -506,6 +540,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 self.counters.release_refused();
                 Err(ReleaseError::Refused {
                     kind,
+                    device: record.device,
                     address,
                     size: record.size,
                     error,
@@ -534,7 +569,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     fn describe(&self, ptr: NonNull<u8>, record: &Record) -> LiveAllocation {
         LiveAllocation {
             kind: K::NAME,
-            device: self.ordinal,
+            device: record.device,
             ptr,
             size: record.size,
             reserved: record.reserved,
@@ -553,8 +588,11 @@ impl<K: StreamOrderedKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// As for [`allocate`](Self::allocate).
     ///
     /// # Safety
-    /// The stream is null, or live until the allocation was released; it belongs to the device, and
-    /// to the backend's context.
+    /// - The stream is null, or live until the allocation was released; it belongs to the device, and
+    ///   to the backend's context.
+    /// - If other streams use the memory, `stream` waits for them (an event) before the allocation is
+    ///   dropped: a drop releases it at that point of `stream`, and waits for nothing. Or end the
+    ///   allocation with [`Allocation::release_on`], in the stream that used it last.
     #[track_caller]
     pub unsafe fn allocate_on(
         &self,
@@ -610,13 +648,20 @@ struct Fresh {
 }
 
 #[cold]
-fn out_of_memory_or_refused(driver: &Driver, error: CuError) -> AllocFailure {
-    if error.code() == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        let free = driver.mem_get_info().ok().map(|(free, _total)| free);
-        AllocFailure::OutOfMemory { error, free }
-    } else {
-        AllocFailure::Refused(error)
+fn out_of_memory_or_refused<K: MemoryKind>(
+    driver: &Driver,
+    error: CuError,
+    asked: usize,
+) -> AllocFailure {
+    if error.code() != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return AllocFailure::Refused(error);
     }
+    // Memory that the host always may touch is the host's, of which the driver tells nothing.
+    let free = match K::HOST_ACCESS {
+        HostAccess::Always => None,
+        _ => driver.mem_get_info().ok().map(|(free, _total)| free),
+    };
+    AllocFailure::OutOfMemory { error, asked, free }
 }
 
 // SAFETY: `MemoryKind` promises memory of the wanted size that nothing else uses; `record` hands

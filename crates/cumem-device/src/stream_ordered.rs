@@ -74,8 +74,9 @@ unsafe impl MemoryKind for StreamOrdered {
     }
 }
 
-// SAFETY: the driver's calls above are in stream order; `cuMemFree_v2` takes this memory too, needs
-// no stream, and waits for the device.
+// SAFETY: the driver's calls above are in stream order; `cuMemFree_v2` takes this memory too and needs
+// no stream. It need not wait for anything, so it rests on the caller's promise that nothing uses the
+// memory.
 unsafe impl StreamOrderedKind for StreamOrdered {
     unsafe fn release_synchronously(
         &self,

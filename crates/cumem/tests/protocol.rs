@@ -120,7 +120,8 @@ fn what_memory_was_allocated_with_cannot_be_changed<K: MemoryKind>(subject: &Sub
         drop(backend.allocate(4096, 1).unwrap());
         backend
     };
-    let changes: [(&str, &dyn Fn(Backend<K, BUCKETS>) -> Backend<K, BUCKETS>); 4] = [
+    type Change<'a, K> = &'a dyn Fn(Backend<K, BUCKETS>) -> Backend<K, BUCKETS>;
+    let changes: [(&str, Change<'_, K>); 4] = [
         ("driver", &|used| used.with_driver(subject.driver.clone())),
         ("device", &|used| used.on_device(1)),
         ("kind", &|used| used.with_kind(K::DEFAULT)),
