@@ -41,9 +41,15 @@ use crate::config;
 /// ```
 pub fn hide_symbols(image: &mut [u8], names: &[&str]) -> usize {
     let mut hidden = BTreeSet::new();
+    if names.is_empty() {
+        return 0;
+    }
     // A name stands between two zero bytes.
     for text in image.split_mut(|&byte| byte == 0).skip(1) {
-        if let Some(name) = names.iter().find(|name| name.as_bytes() == text) {
+        if let Some(name) = names
+            .iter()
+            .find(|name| !text.is_empty() && name.as_bytes() == text)
+        {
             hidden.insert(*name);
             text[0] = b'-';
         }
