@@ -9,6 +9,7 @@ mod cuda;
 mod linked;
 mod plots;
 mod registry;
+mod sim;
 mod windows;
 mod workspace;
 
@@ -40,6 +41,8 @@ enum Command {
     Fuzz(registry::FuzzArgs),
     /// Generate the driver bindings from NVIDIA's headers, or check them.
     Bindgen(bindgen::Args),
+    /// Build the simulated driver as a library that programs load as libcuda.so.1.
+    Sim(sim::Args),
     /// Run the GPU tests here, or pack them for a GPU machine without Rust.
     Cuda(cuda::Args),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Miri => registry::miri(),
         Command::Fuzz(args) => registry::fuzz(&args),
         Command::Bindgen(args) => bindgen::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Cuda(args) => cuda::run(&args),
     };
     match result {

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cumem-pinned",
             "cumem-sys",
             "cumem-unified",
+            "cumem-virtual",
         ],
     ),
 ];
