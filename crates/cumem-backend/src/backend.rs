@@ -142,6 +142,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     #[must_use]
     pub fn with_driver(mut self, driver: Driver) -> Self {
         self.assert_unused();
+        exit::watch();
         self.driver = OnceLock::from(driver);
         self
     }
@@ -153,6 +154,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// Gives `driver` back if the backend has a driver already: one that was set, or the
     /// process-wide one if it has allocated.
     pub fn set_driver(&self, driver: Driver) -> Result<(), Driver> {
+        exit::watch();
         self.driver.set(driver)
     }
 
@@ -221,6 +223,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// many. Call it after destroying a context in which this backend allocated, and before another
     /// one is made: the driver may give that the same handle, and its memory would be forgotten,
     /// which loses it. Owners of the forgotten memory own nothing any more; dropping them is fine.
+    /// [`ContextPolicy::Current`] says what happens where this is not called.
     ///
     /// For a kind whose memory outlives its context, nothing is dropped.
     pub fn forget_context(&self, context: CUcontext) -> usize {
@@ -258,6 +261,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     #[cold]
     fn find_driver(&self) -> Result<&Driver, &'static cumem_sys::LoadError> {
         let driver = Driver::global()?;
+        exit::watch();
         Ok(self.driver.get_or_init(|| driver.clone()))
     }
 
@@ -308,7 +312,6 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         // Relaxed: read only through an exclusive borrow, which orders everything before it.
         if !self.in_use.load(Ordering::Relaxed) {
             self.in_use.store(true, Ordering::Relaxed);
-            exit::watch();
         }
         match self.attempt(driver, request, stream, site) {
             // The device was reset, by whoever, and its primary context with it: retained again, it
@@ -345,11 +348,11 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         };
         let fresh = self.allocate_fresh(target, request)?;
         let ptr = self.record(target, request, fresh, site)?;
-        if let Some(Err(_)) = self
+        if let Some(Err(error)) = self
             .kind
             .after_registration(target, fresh.base, fresh.reserved)
         {
-            self.counters.advice_refused();
+            self.counters.advice_refused(error.code());
         }
         Ok(ptr)
     }
@@ -457,16 +460,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         ptr: NonNull<u8>,
         free: impl FnOnce(&Driver, NonNull<u8>, &Record) -> Result<(), CuError>,
     ) -> Result<(), ReleaseError> {
-        match self.registry.claim(ptr) {
-            Some(claim) => self.release_claimed(ptr, claim, free),
-            None => {
-                self.counters.not_owned();
-                Err(ReleaseError::NotOwned {
-                    kind: K::NAME,
-                    address: ptr.addr().get(),
-                })
-            }
-        }
+        self.release_claimed(ptr, self.registry.claim(ptr), free)
     }
 
     /// Frees through the kind's entry point, in the order of `stream`.
@@ -491,15 +485,19 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         unsafe { self.kind.release(driver, base, stream) }
     }
 
-    /// Steps 2 and 3 of a release.
+    /// The rest of a release, once the record was claimed, or wasn't there to be.
     fn release_claimed(
         &self,
         ptr: NonNull<u8>,
-        claim: Claim<'_, Record>,
+        claim: Option<Claim<'_, Record>>,
         free: impl FnOnce(&Driver, NonNull<u8>, &Record) -> Result<(), CuError>,
     ) -> Result<(), ReleaseError> {
         let kind = K::NAME;
         let address = ptr.addr().get();
+        let Some(claim) = claim else {
+            self.counters.not_owned();
+            return Err(ReleaseError::NotOwned { kind, address });
+        };
         let record = claim.value();
         // A record exists only after a driver was found; were it not so, the claim's drop would
         // make the record live again.
@@ -702,17 +700,20 @@ unsafe impl<K: MemoryKind, const BUCKETS: usize> MemoryBackend for Backend<K, BU
     }
 
     unsafe fn release_ticket(&self, ptr: NonNull<u8>, ticket: u64) -> Result<(), ReleaseError> {
-        // Looked at first: a claim would hide a newer block at this address from its owner.
-        if self.ticket_of(ptr) != ticket {
-            self.counters.not_owned();
-            return Err(ReleaseError::NotOwned {
-                kind: K::NAME,
-                address: ptr.addr().get(),
-            });
-        }
-        // SAFETY: the caller's promise; the record is the one that the ticket is of, and only its
-        // owner ends it.
-        unsafe { self.release(ptr) }
+        // Looked at before it is claimed: a claim would hide a newer block here from its owner. And
+        // once more inside the claim, in case the newer block came in between.
+        let is_ours = |record: Record| ticket == 0 || record.ticket == ticket;
+        let claim = self
+            .registry
+            .get(ptr)
+            .filter(|&record| is_ours(record))
+            .and_then(|_| self.registry.claim(ptr))
+            .filter(|claim| is_ours(claim.value()));
+        self.release_claimed(ptr, claim, |driver, base, record| {
+            // SAFETY: the claimed record is of a live block, which this is the only release of, and
+            // the caller promises that nothing uses its memory.
+            unsafe { self.free(driver, base, record, record.stream) }
+        })
     }
 
     fn find(&self, ptr: NonNull<u8>) -> Option<LiveAllocation> {

@@ -25,7 +25,11 @@ pub enum ContextPolicy {
     /// For applications that make contexts of their own. The memory lands on that context's device,
     /// whatever the backend's ordinal. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
-    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context). A kind
+    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context) before
+    /// anything else is allocated on that driver. An owner of memory that ended with a context, and
+    /// was neither dropped nor forgotten by then, may otherwise release what the driver has put at
+    /// the same address since: that is part of what destroying a context asks of whoever does it
+    /// ([`Driver::ctx_destroy`]). A kind
     /// whose release needs a context, as stream-ordered memory does, can't be used so.
     Current,
 }

@@ -1,9 +1,10 @@
 //! What a backend counted.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crossbeam_utils::CachePadded;
+use cumem_sys::CUresult;
 
 /// One reading of a backend's counters.
 ///
@@ -17,7 +18,8 @@ pub struct Statistics {
     /// Bytes that are live now, as asked for.
     pub live_bytes: usize,
     /// The most bytes that were ever live at once, or since
-    /// [`reset_peak`](crate::Backend::reset_peak).
+    /// [`reset_peak`](crate::Backend::reset_peak). Beside other threads it may be too high by what
+    /// they were releasing, or by an allocation that found the registry full after all.
     pub peak_bytes: usize,
     /// Allocations that succeeded.
     pub allocated: u64,
@@ -42,14 +44,17 @@ pub struct Statistics {
     pub left_to_process_exit: u64,
     /// Allocations whose after-registration hook (advice) was refused by the driver.
     pub advice_refused: u64,
+    /// The code of the last such refusal: `CUDA_ERROR_INVALID_DEVICE` from a device without
+    /// concurrent managed access, `CUDA_ERROR_NOT_SUPPORTED` from a driver without the call.
+    pub last_advice_refusal: Option<CUresult>,
     /// Fresh allocations that could be neither registered nor freed again.
     pub lost: u64,
 }
 
 /// The counters behind [`Statistics`].
 ///
-/// They only grow (but for [`not_registered`](Self::not_registered)); what is live is a difference,
-/// so that an allocation and its release cost two additions each. Accesses are `Relaxed` where nothing
+/// They only grow; what is live is a difference, so that an allocation and its release cost two
+/// additions each. Accesses are `Relaxed` where nothing
 /// else is said: a counter is a number of its own, and no other memory is published or read through
 /// it.
 #[derive(Debug)]
@@ -57,6 +62,9 @@ pub(crate) struct Counters {
     /// On cache lines away from the registry's: written by every allocation and release.
     hot: CachePadded<Hot>,
     asked_in_vain: AtomicU64,
+    /// Counted as allocated and as ended, without ever having been registered.
+    not_registered: AtomicU64,
+    not_registered_bytes: AtomicU64,
     registry_full: AtomicU64,
     failed: AtomicU64,
     not_owned: AtomicU64,
@@ -64,6 +72,7 @@ pub(crate) struct Counters {
     gone: AtomicU64,
     left_to_process_exit: AtomicU64,
     advice_refused: AtomicU64,
+    last_advice_refusal: AtomicU32,
     lost: AtomicU64,
 }
 
@@ -88,6 +97,8 @@ impl Counters {
                 peak_bytes: AtomicU64::new(0),
             }),
             asked_in_vain: AtomicU64::new(0),
+            not_registered: AtomicU64::new(0),
+            not_registered_bytes: AtomicU64::new(0),
             registry_full: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             not_owned: AtomicU64::new(0),
@@ -95,6 +106,7 @@ impl Counters {
             gone: AtomicU64::new(0),
             left_to_process_exit: AtomicU64::new(0),
             advice_refused: AtomicU64::new(0),
+            last_advice_refusal: AtomicU32::new(0),
             lost: AtomicU64::new(0),
         }
     }
@@ -128,7 +140,7 @@ impl Counters {
     }
 
     /// Counted before the pointer can be released, so that nothing ends that wasn't allocated.
-    /// Returns a number that no other live allocation of the backend has, and that isn't 0.
+    /// Returns a number that no other allocation of the backend has, and that isn't 0.
     #[inline]
     pub(crate) fn allocated(&self, bytes: usize) -> u64 {
         let hot = &*self.hot;
@@ -147,10 +159,9 @@ impl Counters {
     /// Takes back [`allocated`](Self::allocated) for memory that could not be registered.
     #[cold]
     pub(crate) fn not_registered(&self, bytes: usize) {
-        let hot = &*self.hot;
-        hot.allocated.fetch_sub(1, Relaxed);
-        hot.allocated_bytes.fetch_sub(bytes as u64, Relaxed);
-        self.asked_in_vain();
+        self.not_registered.fetch_add(1, Relaxed);
+        self.not_registered_bytes.fetch_add(bytes as u64, Relaxed);
+        self.released(bytes);
     }
 
     #[inline]
@@ -191,7 +202,8 @@ impl Counters {
     }
 
     #[cold]
-    pub(crate) fn advice_refused(&self) {
+    pub(crate) fn advice_refused(&self, code: CUresult) {
+        self.last_advice_refusal.store(code.0, Relaxed);
         self.advice_refused.fetch_add(1, Relaxed);
     }
 
@@ -209,15 +221,25 @@ impl Counters {
         let gone = self.gone.load(Relaxed);
         let live = self.live();
         let live_bytes = self.live_bytes() as usize;
-        let allocated = hot.allocated.load(Relaxed);
+        let not_registered = self.not_registered.load(Relaxed);
+        let counted = hot.allocated.load(Relaxed);
+        let allocated = counted.saturating_sub(not_registered);
+        let allocated_bytes = hot
+            .allocated_bytes
+            .load(Relaxed)
+            .saturating_sub(self.not_registered_bytes.load(Relaxed));
+        let last_refusal = self.last_advice_refusal.load(Relaxed);
         Statistics {
             live,
             live_bytes,
             peak_bytes: hot.peak_bytes.load(Relaxed) as usize,
             allocated,
-            allocated_bytes: hot.allocated_bytes.load(Relaxed),
-            released: hot.ended.load(Relaxed).saturating_sub(gone),
-            driver_allocations: allocated + self.asked_in_vain.load(Relaxed),
+            allocated_bytes,
+            released: hot
+                .ended
+                .load(Relaxed)
+                .saturating_sub(gone + not_registered),
+            driver_allocations: counted + self.asked_in_vain.load(Relaxed),
             registry_full: self.registry_full.load(Relaxed),
             failed: self.failed.load(Relaxed),
             not_owned: self.not_owned.load(Relaxed),
@@ -225,6 +247,7 @@ impl Counters {
             gone,
             left_to_process_exit: self.left_to_process_exit.load(Relaxed),
             advice_refused: self.advice_refused.load(Relaxed),
+            last_advice_refusal: (last_refusal != 0).then_some(CUresult(last_refusal)),
             lost: self.lost.load(Relaxed),
         }
     }

@@ -33,6 +33,8 @@ impl<K: MemoryKind> Subject<K> {
         let backend = Backend::with_capacity(CAPACITY).with_driver(driver.clone());
         let (allocates, frees) = match K::NAME {
             "pinned" => ("cuMemHostAlloc", "cuMemFreeHost"),
+            "device" => ("cuMemAlloc_v2", "cuMemFree_v2"),
+            "stream-ordered" => ("cuMemAllocAsync", "cuMemFreeAsync"),
             _ => ("cuMemAllocManaged", "cuMemFree_v2"),
         };
         Self {
@@ -404,6 +406,7 @@ macro_rules! for_every_kind {
         for_every_kind! { @ unified Unified: $($test)* }
         for_every_kind! { @ device_preferred DevicePreferred: $($test)* }
         for_every_kind! { @ pinned Pinned: $($test)* }
+        for_every_kind! { @ device Device: $($test)* }
     };
     (@ $module:ident $kind:ident: $($test:ident)*) => {
         mod $module {
@@ -433,12 +436,28 @@ for_every_kind! {
     a_release_makes_no_context_and_calls_only_the_free
 }
 
+for_every_kind! { @ stream_ordered StreamOrdered:
+    a_refused_free_loses_nothing
+    a_refusal_that_only_looks_like_lost_memory_keeps_the_record
+    what_memory_was_allocated_with_cannot_be_changed
+    try_release_gives_the_allocation_back_with_the_error
+    a_failed_drop_is_counted_and_stays_live
+    every_fault_under_eight_threads_loses_nothing
+    a_driver_that_always_fails_ends_no_thread_and_no_record
+    the_last_slot_is_raced_for_and_nothing_is_lost
+    a_racing_release_has_one_winner
+    the_primary_context_is_retained_once_and_given_back
+    memory_lands_on_the_chosen_device
+}
+
 /// One fault for each fresh backend, since the context is retained by the first success.
 #[test]
 fn a_failing_call_on_the_way_to_an_allocation_keeps_nothing() {
     a_failing_call(&|| Subject::<cumem::Unified>::new(Sim::builder().build()));
     a_failing_call(&|| Subject::<cumem::DevicePreferred>::new(Sim::builder().build()));
     a_failing_call(&|| Subject::<cumem::Pinned>::new(Sim::builder().build()));
+    a_failing_call(&|| Subject::<cumem::Device>::new(Sim::builder().build()));
+    a_failing_call(&|| Subject::<cumem::StreamOrdered>::new(Sim::builder().build()));
 }
 
 fn a_failing_call<K: MemoryKind>(fresh: &dyn Fn() -> Subject<K>) {
@@ -466,7 +485,10 @@ fn refused_advice_is_counted_and_not_fatal() {
     let sim = Sim::builder().concurrent_managed_access(false).build();
     let backend = DevicePreferredBackend::new().with_driver(sim.driver().unwrap());
     drop(backend.allocate(4096, 1).unwrap());
-    assert_eq!(backend.statistics().advice_refused, 1);
+    let held = backend.statistics();
+    assert_eq!(held.advice_refused, 1);
+    let code = CUresult::CUDA_ERROR_INVALID_DEVICE;
+    assert_eq!(held.last_advice_refusal, Some(code));
     assert!(sim.books().are_clean());
 
     let sim = Sim::builder().build();
