@@ -231,15 +231,16 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn claim(&self, ptr: NonNull<u8>) -> Option<Claim<'_, V>> {
         let key = callers_key(ptr)?;
-        let found = self.search(key, |bucket| bucket.take_live(key))?;
+        let early = mutant::on("directions taken back before the key is taken");
+        let found = self.search(key, |bucket| {
+            if early && bucket.contains(key) {
+                self.table().take_directions_back(key, bucket);
+            }
+            bucket.take_live(key)
+        })?;
         let (slot, key) = found.what;
-        Some(Claim::new(
-            self.table(),
-            found.bucket,
-            found.at_home,
-            slot,
-            key,
-        ))
+        let at_home = found.at_home || early;
+        Some(Claim::new(self.table(), found.bucket, at_home, slot, key))
     }
 
     /// Whether `ptr` is registered and not claimed.
