@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cumem-pinned", &["cumem-backend", "cumem-sys"]),
     ("cumem-virtual", &["cumem-backend", "cumem-sys"]),
     ("cumem-sim", &["cumem-sys"]),
+    ("cumem-pool", &["cumem-backend", "cumem-sys", "ptr-registry"]),
     (
         "cumem",
         &[
