@@ -67,7 +67,7 @@ fn aligned_class_for(size: usize, align: usize) -> Option<usize> {
     if align > PAGE {
         return None;
     }
-    (class_of(size)..CLASSES).find(|&class| size_of(class) % align == 0)
+    (class_of(size)..CLASSES).find(|&class| size_of(class).is_multiple_of(align))
 }
 
 /// How a class takes pages: a span of so many, cut into so many blocks.
@@ -172,7 +172,7 @@ mod tests {
         for align in (0..=16).map(|shift| 1_usize << shift) {
             for size in [1, 512, 513, 5000, 70_000, MAX_CLASS_SIZE] {
                 let class = class_for(size, align).unwrap();
-                assert!(size_of(class) >= size && size_of(class) % align.min(PAGE) == 0);
+                assert!(size_of(class) >= size && size_of(class).is_multiple_of(align.min(PAGE)));
             }
         }
         assert_eq!(class_for(512, 2 * PAGE), None);
