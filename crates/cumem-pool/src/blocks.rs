@@ -76,6 +76,7 @@ impl Blocks {
         &self.states[block as usize]
     }
 
+    #[inline]
     fn change(&self, block: u32, from: u8, to: u8) -> bool {
         // Acquire: pairs with the Release of whoever made the block what it was, so that this
         // thread's use of the memory comes after the last owner's. Release: pairs with the Acquire

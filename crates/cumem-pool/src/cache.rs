@@ -3,15 +3,30 @@
 use crate::class::{CLASSES, LAYOUTS};
 use crate::sync::{AtomicU32, AtomicU64, Relaxed};
 
-/// Where the hints of each class begin.
-const OFFSETS: [usize; CLASSES + 1] = {
-    let mut offsets = [0; CLASSES + 1];
+/// Where the hints of a class begin, and how many there can be.
+#[derive(Clone, Copy)]
+struct Places {
+    first: u16,
+    count: u16,
+}
+
+const PLACES: [Places; CLASSES] = {
+    let mut places = [Places { first: 0, count: 0 }; CLASSES];
+    let mut first = 0;
     let mut class = 0;
     while class < CLASSES {
-        offsets[class + 1] = offsets[class] + LAYOUTS[class].cached as usize;
+        let count = LAYOUTS[class].cached as u16;
+        places[class] = Places { first, count };
+        first += count;
         class += 1;
     }
-    offsets
+    places
+};
+
+/// Hints of all classes.
+const HINTS: usize = {
+    let last = PLACES[CLASSES - 1];
+    last.first as usize + last.count as usize
 };
 
 /// One thread's hints, a stack for each class, and its counters.
@@ -22,7 +37,7 @@ const OFFSETS: [usize; CLASSES + 1] = {
 /// own. One owner hands over to the next through a lock.
 pub(crate) struct Cache {
     bins: [Bin; CLASSES],
-    hints: Box<[AtomicU32]>,
+    hints: [AtomicU32; HINTS],
 }
 
 /// One class: the fields of the fast path side by side.
@@ -52,13 +67,19 @@ impl Cache {
     pub(crate) fn new() -> Self {
         Self {
             bins: core::array::from_fn(|_| Bin::default()),
-            hints: (0..OFFSETS[CLASSES]).map(|_| AtomicU32::new(0)).collect(),
+            hints: core::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
 
-    #[inline]
     fn hints_of(&self, class: usize) -> &[AtomicU32] {
-        &self.hints[OFFSETS[class]..OFFSETS[class + 1]]
+        let places = PLACES[class];
+        &self.hints[usize::from(places.first)..][..usize::from(places.count)]
+    }
+
+    /// A class's place for its `at`th hint.
+    #[inline]
+    fn hint(&self, class: usize, at: u32) -> &AtomicU32 {
+        &self.hints[usize::from(PLACES[class].first) + at as usize]
     }
 
     /// Owner: takes the newest hint.
@@ -67,7 +88,7 @@ impl Cache {
         let length = &self.bins[class].length;
         let left = length.load(Relaxed).checked_sub(1)?;
         length.store(left, Relaxed);
-        Some(self.hints_of(class)[left as usize].load(Relaxed))
+        Some(self.hint(class, left).load(Relaxed))
     }
 
     /// Owner: leaves a hint; `false` if there is no place for it.
@@ -75,10 +96,10 @@ impl Cache {
     pub(crate) fn push(&self, class: usize, hint: u32) -> bool {
         let length = &self.bins[class].length;
         let at = length.load(Relaxed);
-        let Some(place) = self.hints_of(class).get(at as usize) else {
+        if at >= u32::from(PLACES[class].count) {
             return false;
-        };
-        place.store(hint, Relaxed);
+        }
+        self.hint(class, at).store(hint, Relaxed);
         length.store(at + 1, Relaxed);
         true
     }
