@@ -10,7 +10,7 @@
 //!     +----------------+    +--------------------+      | release on a stream
 //!          reclaim          |     release               v
 //!                           +-------------------- pending(class)
-//!                               the stream passed
+//!        the stream passed: to cached, or with a large block to freed
 //! ```
 //!
 //! Whoever wins the change of the byte has the block. Lists of cached blocks, wherever they are,
@@ -30,6 +30,7 @@ const LIVE: u8 = CACHED + N;
 const PENDING: u8 = LIVE + N;
 /// A block that started here went back to its span or range.
 pub(crate) const FREED: u8 = 253;
+const PENDING_LARGE: u8 = 254;
 const LIVE_LARGE: u8 = 255;
 const _: () = assert!(PENDING + N <= FREED);
 
@@ -46,6 +47,13 @@ impl Size {
         match self {
             Self::Class(class) => LIVE + class as u8,
             Self::Large => LIVE_LARGE,
+        }
+    }
+
+    fn pending(self) -> u8 {
+        match self {
+            Self::Class(class) => PENDING + class as u8,
+            Self::Large => PENDING_LARGE,
         }
     }
 }
@@ -69,6 +77,10 @@ impl Blocks {
         Self {
             states: zeroed_bytes(chunks * GRANULES_PER_CHUNK as usize),
         }
+    }
+
+    pub(crate) fn chunks(&self) -> usize {
+        self.states.len() / GRANULES_PER_CHUNK as usize
     }
 
     #[inline]
@@ -115,6 +127,30 @@ impl Blocks {
             // racing releases is a second one.
             _ => Err(NotLive::Released),
         }
+    }
+
+    /// live to pending: the caller must see to it that it is resumed or passes.
+    pub(crate) fn suspend(&self, block: u32) -> Result<Size, NotLive> {
+        match self.live(block) {
+            Some(size) if self.change(block, size.live(), size.pending()) => Ok(size),
+            _ if self.state(block).load(Relaxed) == NEVER => Err(NotLive::Inside),
+            _ => Err(NotLive::Released),
+        }
+    }
+
+    /// pending to live again: for the stream that it was released on.
+    pub(crate) fn resume(&self, block: u32, size: Size) -> bool {
+        self.change(block, size.pending(), size.live())
+    }
+
+    /// pending to cached (or, if large, to freed): the caller must write a hint (or free the
+    /// range).
+    pub(crate) fn pass(&self, block: u32, size: Size) -> bool {
+        let to = match size {
+            Size::Class(class) => CACHED + class as u8,
+            Size::Large => FREED,
+        };
+        self.change(block, size.pending(), to)
     }
 
     /// cached to freed: the caller gives it back to its span.

@@ -160,6 +160,10 @@ impl<B: MemoryBackend> Pool<B> {
             .collect()
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     fn describe(&self, block: u32) -> Option<LiveAllocation> {
         let reserved = self.shared.live_size(block)?;
         let segment = self.shared.lock().segment_of(block)?;
@@ -177,23 +181,26 @@ impl<B: MemoryBackend> Pool<B> {
 
     #[inline]
     fn take(&self, size: usize, align: usize) -> Result<u32, AllocFailure> {
-        // Also 0: one less is the largest number.
-        if size.wrapping_sub(1) >= isize::MAX as usize || !align.is_power_of_two() {
-            return Err(impossible(size));
-        }
-        match class_for(size, align) {
-            Some(class) => match self.shared.take(class) {
-                Some(block) => Ok(block),
-                None => self.take_growing(Want::Class(class)),
-            },
-            None if align > MAX_ALIGN => Err(AllocFailure::Alignment),
-            None => match self.shared.take_large(size, align) {
-                Some(block) => Ok(block),
-                None => self.take_growing(Want::Large { size, align }),
-            },
+        let want = Want::new(size, align)?;
+        match self.try_take(want) {
+            Some(block) => Ok(block),
+            None => self.take_growing(want),
         }
     }
 
+    /// A block, if there is one without another segment.
+    pub(crate) fn acquire_at_hand(
+        &self,
+        size: usize,
+        align: usize,
+        site: &'static Location<'static>,
+    ) -> Option<NonNull<u8>> {
+        let block = self.try_take(Want::new(size, align).ok()?)?;
+        self.shared.note(block, size, site);
+        Some(self.shared.pointer_to(block))
+    }
+
+    #[inline]
     fn try_take(&self, want: Want) -> Option<u32> {
         match want {
             Want::Class(class) => self.shared.take(class),
@@ -345,7 +352,7 @@ impl<B: MemoryBackend> Pool<B> {
 
     #[cold]
     #[inline(never)]
-    fn release_error(&self, ptr: NonNull<u8>, refusal: Refusal) -> ReleaseError {
+    pub(crate) fn release_error(&self, ptr: NonNull<u8>, refusal: Refusal) -> ReleaseError {
         self.refused.fetch_add(1, Relaxed);
         let kind = self.backend.kind_name();
         let address = ptr.addr().get();
@@ -365,6 +372,19 @@ enum Want {
 }
 
 impl Want {
+    #[inline]
+    fn new(size: usize, align: usize) -> Result<Self, AllocFailure> {
+        // Also 0: one less is the largest number.
+        if size.wrapping_sub(1) >= isize::MAX as usize || !align.is_power_of_two() {
+            return Err(impossible(size));
+        }
+        match class_for(size, align) {
+            Some(class) => Ok(Self::Class(class)),
+            None if align > MAX_ALIGN => Err(AllocFailure::Alignment),
+            None => Ok(Self::Large { size, align }),
+        }
+    }
+
     /// Bytes of the smallest segment that certainly holds it: segments start at a multiple of
     /// every alignment.
     fn segment_bytes(self) -> Option<usize> {

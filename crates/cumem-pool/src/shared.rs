@@ -23,6 +23,15 @@ pub(crate) enum Refusal {
     Released,
 }
 
+impl From<NotLive> for Refusal {
+    fn from(not_live: NotLive) -> Self {
+        match not_live {
+            NotLive::Released => Self::Released,
+            NotLive::Inside => Self::Interior,
+        }
+    }
+}
+
 /// Everything of a pool but its backend.
 ///
 /// Locks: `spill` before `spans`; nothing else is taken while `spans` is held, and nothing here
@@ -63,6 +72,11 @@ impl Shared {
         }
     }
 
+    /// Chunks that there are numbers for.
+    pub(crate) fn chunks(&self) -> usize {
+        self.blocks.chunks()
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Spans> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +93,7 @@ impl Shared {
     }
 
     /// Does something with a cache of which this thread is the owner meanwhile.
-    #[cold]
+    #[inline(never)]
     fn with_some_cache<R>(&self, act: impl FnOnce(&Cache) -> R) -> R {
         let last = self.caches.len() - 1;
         let number = thread::register();
@@ -159,8 +173,7 @@ impl Shared {
         match self.blocks.take_back(block) {
             Ok(Size::Class(class)) => self.keep(class, block),
             Ok(Size::Large) => self.lock().give_large(block),
-            Err(NotLive::Released) => return Err(Refusal::Released),
-            Err(NotLive::Inside) => return Err(Refusal::Interior),
+            Err(not_live) => return Err(not_live.into()),
         }
         Ok(())
     }
@@ -182,9 +195,9 @@ impl Shared {
         }
     }
 
-    /// Writes the hint for a block that was just made cached.
+    /// Counts a block back, and writes its hint.
     #[inline]
-    pub(crate) fn keep(&self, class: usize, block: u32) {
+    fn keep(&self, class: usize, block: u32) {
         match self.own_cache() {
             Some(cache) => self.keep_in(cache, class, block),
             None => self.with_some_cache(|cache| self.keep_in(cache, class, block)),
@@ -194,10 +207,47 @@ impl Shared {
     #[inline]
     fn keep_in(&self, cache: &Cache, class: usize, block: u32) {
         cache.taken_back(class);
+        self.hint(cache, class, block);
+    }
+
+    /// Writes the hint for a block that was just made cached.
+    #[inline]
+    fn hint(&self, cache: &Cache, class: usize, block: u32) {
         if !cache.push(class, block) {
             self.overflow(cache, class);
             let kept = cache.push(class, block);
             debug_assert!(kept, "there is room after an overflow");
+        }
+    }
+
+    /// Makes a live block one that waits for its stream.
+    pub(crate) fn suspend(&self, address: usize) -> Result<(u32, Size), Refusal> {
+        let block = self.block_at(address)?;
+        let size = self.blocks.suspend(block).map_err(Refusal::from)?;
+        if let Size::Class(class) = size {
+            self.with_some_cache(|cache| cache.taken_back(class));
+        }
+        Ok((block, size))
+    }
+
+    /// Makes it live again.
+    pub(crate) fn resume(&self, block: u32, size: Size) {
+        let resumed = self.blocks.resume(block, size);
+        debug_assert!(resumed, "only its list has a pending block");
+        if let Size::Class(class) = size {
+            self.with_some_cache(|cache| cache.handed_out(class));
+        }
+    }
+
+    /// Makes it a free one, its stream having passed.
+    pub(crate) fn pass(&self, block: u32, size: Size) {
+        let passed = self.blocks.pass(block, size);
+        debug_assert!(passed, "only its list has a pending block");
+        match size {
+            Size::Class(class) => {
+                self.with_some_cache(|cache| self.hint(cache, class, block));
+            }
+            Size::Large => self.lock().give_large(block),
         }
     }
 
