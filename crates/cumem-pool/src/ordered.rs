@@ -14,6 +14,7 @@ use crate::class::{PAGE, class_for};
 use crate::order::StreamOrder;
 use crate::pool::Pool;
 use crate::queue::{Links, Queue};
+use crate::statistics::PoolStatistics;
 
 /// After so many releases on a stream, its point is marked without being asked.
 const RELEASES_PER_MARK: usize = 32;
@@ -244,10 +245,14 @@ impl<B: MemoryBackend, S: StreamOrder> OrderedPool<B, S> {
         Ok(())
     }
 
-    /// Bytes of blocks with a size class that wait for their stream.
-    #[must_use]
-    pub fn pending_bytes(&self) -> usize {
-        self.streams.iter().map(|place| place.lock().bytes()).sum()
+    /// A reading of the counters: the pool's, with blocks that wait for a stream told apart from
+    /// cached ones.
+    pub fn pool_statistics(&self) -> PoolStatistics {
+        let mut read = self.pool.pool_statistics();
+        let waiting: usize = self.streams.iter().map(|place| place.lock().bytes()).sum();
+        read.pending_bytes += waiting;
+        read.cached_bytes = read.cached_bytes.saturating_sub(waiting);
+        read
     }
 
     fn mark(&self, place: &Place<S::Mark>, queue: &mut Queue<S::Mark>) {

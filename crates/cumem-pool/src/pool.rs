@@ -111,6 +111,7 @@ impl<B: MemoryBackend> Pool<B> {
         let mut read = PoolStatistics {
             live,
             live_bytes,
+            pending_bytes: spans.pending_bytes(),
             reserved_bytes: spans.reserved(),
             peak_reserved_bytes: spans.peak_reserved(),
             peak_block_bytes: spans.peak_block_bytes(),

@@ -224,8 +224,9 @@ impl Shared {
     pub(crate) fn suspend(&self, address: usize) -> Result<(u32, Size), Refusal> {
         let block = self.block_at(address)?;
         let size = self.blocks.suspend(block).map_err(Refusal::from)?;
-        if let Size::Class(class) = size {
-            self.with_some_cache(|cache| cache.taken_back(class));
+        match size {
+            Size::Class(class) => self.with_some_cache(|cache| cache.taken_back(class)),
+            Size::Large => self.lock().suspend_large(block),
         }
         Ok((block, size))
     }
@@ -234,8 +235,9 @@ impl Shared {
     pub(crate) fn resume(&self, block: u32, size: Size) {
         let resumed = self.blocks.resume(block, size);
         debug_assert!(resumed, "only its list has a pending block");
-        if let Size::Class(class) = size {
-            self.with_some_cache(|cache| cache.handed_out(class));
+        match size {
+            Size::Class(class) => self.with_some_cache(|cache| cache.handed_out(class)),
+            Size::Large => self.lock().resume_large(block),
         }
     }
 
@@ -247,7 +249,11 @@ impl Shared {
             Size::Class(class) => {
                 self.with_some_cache(|cache| self.hint(cache, class, block));
             }
-            Size::Large => self.lock().give_large(block),
+            Size::Large => {
+                let mut spans = self.lock();
+                spans.resume_large(block);
+                spans.give_large(block);
+            }
         }
     }
 

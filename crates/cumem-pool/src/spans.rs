@@ -48,6 +48,9 @@ pub(crate) struct Spans {
     out: [usize; CLASSES],
     large: usize,
     large_bytes: usize,
+    /// Of those, the ones that wait for a stream.
+    pending: usize,
+    pending_bytes: usize,
     peak_reserved: usize,
     block_bytes: usize,
     peak_block_bytes: usize,
@@ -66,6 +69,8 @@ impl Spans {
             out: [0; CLASSES],
             large: 0,
             large_bytes: 0,
+            pending: 0,
+            pending_bytes: 0,
             peak_reserved: 0,
             block_bytes: 0,
             peak_block_bytes: 0,
@@ -161,6 +166,18 @@ impl Spans {
         self.large_bytes -= bytes;
         self.block_bytes -= bytes;
         self.give_range(head);
+    }
+
+    /// Counts a large block among those that wait for a stream.
+    pub(crate) fn suspend_large(&mut self, block: u32) {
+        self.pending += 1;
+        self.pending_bytes += self.large_size(block);
+    }
+
+    /// It waits no more.
+    pub(crate) fn resume_large(&mut self, block: u32) {
+        self.pending -= 1;
+        self.pending_bytes -= self.large_size(block);
     }
 
     /// Bytes of a large block.
@@ -297,9 +314,17 @@ impl Spans {
         self.out[class]
     }
 
-    /// Large blocks that are out, and their bytes.
+    /// Large blocks that are live, and their bytes.
     pub(crate) fn large(&self) -> (usize, usize) {
-        (self.large, self.large_bytes)
+        (
+            self.large - self.pending,
+            self.large_bytes - self.pending_bytes,
+        )
+    }
+
+    /// Bytes of large blocks that wait for a stream.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending_bytes
     }
 }
 

@@ -13,7 +13,8 @@ pub struct PoolStatistics {
     pub live_bytes: usize,
     /// Bytes of blocks at hand in the caches of threads and what they share.
     pub cached_bytes: usize,
-    /// Bytes of blocks that were released on a stream which hasn't come to that point yet.
+    /// Bytes of blocks that were released on a stream which hasn't come to that point yet, as
+    /// [`OrderedPool::pool_statistics`](crate::OrderedPool::pool_statistics) has them.
     pub pending_bytes: usize,
     /// Bytes from the backend.
     pub reserved_bytes: usize,
