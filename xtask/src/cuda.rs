@@ -32,7 +32,21 @@ struct Program {
     environment: &'static [(&'static str, &'static str)],
 }
 
+impl Program {
+    /// A test file that runs on a real driver too. One test at a time: they share the driver.
+    const fn test(name: &'static str, package: &'static str) -> Self {
+        Self {
+            name,
+            package,
+            target: Target::Test,
+            arguments: &["--test-threads=1"],
+            environment: &[("CUMEM_TEST_DRIVER", "real")],
+        }
+    }
+}
+
 enum Target {
+    Binary,
     Example,
     Test,
 }
@@ -47,11 +61,31 @@ const PROGRAMS: &[Program] = &[
         environment: &[],
     },
     Program {
-        name: "kinds",
-        package: "cumem",
-        target: Target::Test,
+        name: "driver_report",
+        package: "cumem-sys",
+        target: Target::Example,
         arguments: &[],
-        environment: &[("CUMEM_TEST_DRIVER", "real")],
+        environment: &[],
+    },
+    Program::test("kinds", "cumem"),
+    Program::test("process", "cumem"),
+    Program::test("ranges", "cumem-unified"),
+    Program::test("device", "cumem-device"),
+    Program::test("pinned", "cumem-pinned"),
+    Program::test("growing", "cumem-virtual"),
+    Program {
+        name: "conformance",
+        package: "cumem-conformance",
+        target: Target::Binary,
+        arguments: &["--driver", "real", "--json", "{results}/conformance.json"],
+        environment: &[],
+    },
+    Program {
+        name: "bench-backends",
+        package: "cumem-benches",
+        target: Target::Binary,
+        arguments: &["--driver", "real", "--out", "{results}/backends.json"],
+        environment: &[],
     },
 ];
 
@@ -134,6 +168,7 @@ fn step(program: &Program) -> Step {
 fn build(shell: &Shell, program: &Program) -> Result<PathBuf> {
     let Program { name, package, .. } = program;
     let (command, selector) = match program.target {
+        Target::Binary => ("build", ["--bin", name]),
         Target::Example => ("build", ["--example", name]),
         Target::Test => ("test", ["--test", name]),
     };

@@ -2,6 +2,7 @@
 //!
 //! Each command is one module with a clap `Args` type and a `run` function.
 
+mod bench;
 mod bindgen;
 mod ci;
 mod cuda;
@@ -25,6 +26,8 @@ struct Cli {
 enum Command {
     /// Run everything that must pass before a change lands.
     Ci(ci::Args),
+    /// Measure, against the peers in the same run.
+    Bench(bench::Args),
     /// Generate the driver bindings from NVIDIA's headers, or check them.
     Bindgen(bindgen::Args),
     /// Run the GPU tests here, or pack them for a GPU machine without Rust.
@@ -34,6 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ci(args) => ci::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Bindgen(args) => bindgen::run(&args),
         Command::Cuda(args) => cuda::run(&args),
     };

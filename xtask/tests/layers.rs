@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cumem-pinned",
             "cumem-sys",
             "cumem-unified",
+            "cumem-virtual",
         ],
     ),
 ];

@@ -21,6 +21,7 @@ pub(crate) enum BadRequest {
 }
 
 impl Request {
+    #[inline]
     pub(crate) fn new(size: usize, align: usize) -> Result<Self, BadRequest> {
         if size == 0 {
             return Err(BadRequest::ZeroSize);
@@ -41,16 +42,19 @@ impl Request {
     ///
     /// Beyond what is documented (256 bytes), drivers align a block to its own size class, so a
     /// size that is a multiple of the wanted alignment nearly always comes back aligned.
+    #[inline]
     pub(crate) fn may_fit_exactly(self, promised: usize) -> bool {
         self.align <= promised || self.size.is_multiple_of(self.align)
     }
 
     /// Bytes that surely contain an aligned block of `size`, wherever the driver puts them.
+    #[inline]
     pub(crate) fn padded_size(self, promised: usize) -> usize {
         self.size + self.align.saturating_sub(promised)
     }
 
     /// Bytes from `base` to the first address that is aligned as requested.
+    #[inline]
     pub(crate) fn offset_from(self, base: usize) -> usize {
         base.wrapping_neg() & (self.align - 1)
     }

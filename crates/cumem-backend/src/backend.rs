@@ -5,7 +5,7 @@ use core::panic::Location;
 use core::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use cumem_sys::{CUcontext, CUdevice, CUresult, CUstream, CuError, Driver};
+use cumem_sys::{CUcontext, CUresult, CUstream, CuError, Driver};
 use ptr_registry::{Claim, Registry, buckets_for};
 
 use crate::alignment::Request;
@@ -274,14 +274,10 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         }
         let driver = self.driver().map_err(AllocFailure::Driver)?;
         exit::watch();
-        let device = driver
-            .device_get(self.ordinal)
-            .map_err(AllocFailure::Context)?;
-        let entered = self.enter(driver, device).map_err(AllocFailure::Context)?;
+        let entered = self.enter(driver).map_err(AllocFailure::Context)?;
         let target = Target {
             driver,
             ordinal: self.ordinal,
-            device,
             context: entered.context(),
             stream,
         };
@@ -296,9 +292,9 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         Ok(ptr)
     }
 
-    fn enter<'d>(&self, driver: &'d Driver, device: CUdevice) -> Result<Entered<'d>, CuError> {
+    fn enter<'d>(&self, driver: &'d Driver) -> Result<Entered<'d>, CuError> {
         match self.policy {
-            ContextPolicy::Primary => Entered::new(driver, self.primary.get(driver, device)?),
+            ContextPolicy::Primary => Entered::new(driver, self.primary.get(driver, self.ordinal)?),
             ContextPolicy::Current => Entered::current(driver),
         }
     }
@@ -306,12 +302,12 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// Step 4: a block that holds an aligned one of the wanted size.
     fn allocate_fresh(&self, target: Target<'_>, request: Request) -> Result<Fresh, AllocFailure> {
         let allocate = |reserved: usize| {
-            self.counters.asked_driver();
             match self.kind.allocate(target, reserved).map(NonNull::new) {
-                Ok(Some(base)) => Ok(Fresh { base, reserved }),
+                Ok(Some(base)) => return Ok(Fresh { base, reserved }),
                 Ok(None) => Err(AllocFailure::NullPointer),
                 Err(error) => Err(out_of_memory_or_refused(target.driver, error)),
             }
+            .inspect_err(|_| self.counters.asked_in_vain())
         };
         if request.may_fit_exactly(K::ALIGNMENT) {
             let fresh = allocate(request.size)?;
@@ -322,6 +318,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             let Fresh { base, .. } = fresh;
             // SAFETY: the block came from `allocate` just above, and nothing knows of it yet.
             let freed = unsafe { self.kind.release(target.driver, base, target.stream) };
+            self.counters.asked_in_vain();
             if let Err(error) = freed {
                 self.counters.lost();
                 return Err(AllocFailure::Refused(error));
@@ -374,7 +371,9 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// The driver has just given out this address, so a record of it can only be one of memory
     /// that ended with its context.
     fn forget_stale(&self, ptr: NonNull<u8>) {
-        if let Some(claim) = self.registry.claim(ptr) {
+        if K::DIES_WITH_CONTEXT
+            && let Some(claim) = self.registry.claim(ptr)
+        {
             self.forget(claim);
         }
     }
@@ -413,11 +412,13 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         record: &Record,
         stream: CUstream,
     ) -> Result<(), CuError> {
-        let _entered = if K::RELEASE_NEEDS_CONTEXT {
-            Some(Entered::new(driver, record.context)?)
-        } else {
-            None
-        };
+        // The primary context was retained by this backend, so it is there to be entered. A context
+        // that was merely current may have been destroyed since, and the driver does not survive
+        // being given one that was: then what is current now has to do.
+        let enter = K::RELEASE_NEEDS_CONTEXT && self.policy == ContextPolicy::Primary;
+        let _entered = enter
+            .then(|| Entered::new(driver, record.context))
+            .transpose()?;
         // SAFETY: the caller's promise is the same one.
         unsafe { self.kind.release(driver, base, stream) }
     }
@@ -482,16 +483,12 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     ///
     /// The refusal alone doesn't tell: `CUDA_ERROR_INVALID_VALUE` is also the answer to a wrong
     /// pointer. So the driver is asked whether it still knows the address.
+    #[cold]
     fn is_gone(&self, driver: &Driver, base: NonNull<u8>, refusal: CuError) -> bool {
-        if refusal.code() == CUresult::CUDA_ERROR_DEINITIALIZED {
-            return true;
-        }
-        if !K::DIES_WITH_CONTEXT {
-            return false;
-        }
         match refusal.code() {
-            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED => true,
-            CUresult::CUDA_ERROR_INVALID_VALUE => {
+            CUresult::CUDA_ERROR_DEINITIALIZED => true,
+            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED if K::DIES_WITH_CONTEXT => true,
+            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_VALUE => {
                 let answer = driver.pointer_memory_type(to_device_ptr(base.as_ptr()));
                 answer.is_err_and(|error| error.code() == CUresult::CUDA_ERROR_INVALID_VALUE)
             }
@@ -643,10 +640,8 @@ impl<K: MemoryKind, const BUCKETS: usize> Drop for Backend<K, BUCKETS> {
         if exit::exiting() || driver.is_forked() {
             return;
         }
-        if let Ok(device) = driver.device_get(self.ordinal) {
-            // SAFETY: all that was allocated in the context has just been released.
-            unsafe { self.primary.release(driver, device) };
-        }
+        // SAFETY: all that was allocated in the context has just been released.
+        unsafe { self.primary.release(driver, self.ordinal) };
     }
 }
 

@@ -22,9 +22,11 @@ pub enum ContextPolicy {
     Primary,
     /// Whatever context is current on the allocating thread.
     ///
-    /// For applications that make contexts of their own. Allocation on a thread without one
+    /// For applications that make contexts of their own. The memory lands on that context's device,
+    /// which the backend's ordinal should name: it is only reported. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
-    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context).
+    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context). A kind
+    /// whose release needs a context uses what is current then.
     Current,
 }
 
@@ -42,19 +44,21 @@ impl PrimaryContext {
     }
 
     /// The context, retained by the first call.
-    pub(crate) fn get(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+    #[inline]
+    pub(crate) fn get(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
         // Acquire pairs with the Release of the exchange below: whoever sees the handle also
         // sees what the driver did to make it.
         let handle = self.handle.load(Ordering::Acquire);
         if handle.is_null() {
-            self.retain(driver, device)
+            self.retain(driver, ordinal)
         } else {
             Ok(handle)
         }
     }
 
     #[cold]
-    fn retain(&self, driver: &Driver, device: CUdevice) -> Result<CUcontext, CuError> {
+    fn retain(&self, driver: &Driver, ordinal: i32) -> Result<CUcontext, CuError> {
+        let device = driver.device_get(ordinal)?;
         let mine = driver.device_primary_ctx_retain(device)?;
         // Success: Release publishes the handle to `get`. Failure: Acquire, as in `get`.
         match self.handle.compare_exchange(
@@ -78,8 +82,11 @@ impl PrimaryContext {
     ///
     /// # Safety
     /// Nothing that the owner allocated in the context is in use any more.
-    pub(crate) unsafe fn release(&mut self, driver: &Driver, device: CUdevice) {
-        if !core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+    pub(crate) unsafe fn release(&mut self, driver: &Driver, ordinal: i32) {
+        if core::mem::replace(self.handle.get_mut(), ptr::null_mut()).is_null() {
+            return;
+        }
+        if let Ok(device) = driver.device_get(ordinal) {
             // SAFETY: the reference was ours, and the caller promises that what it kept alive is
             // no longer in use.
             let _ = unsafe { driver.device_primary_ctx_release(device) };
@@ -101,12 +108,13 @@ pub struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     /// Makes `context` current, pushing it only if it isn't already.
+    #[inline]
     pub(crate) fn new(driver: &'a Driver, context: CUcontext) -> Result<Self, CuError> {
         let pushed = driver.ctx_get_current()? != context;
         if pushed {
-            // SAFETY: the callers pass a context they retained, or one that a live record names.
-            // A stale handle is refused by the driver (CUDA_ERROR_INVALID_CONTEXT or
-            // CUDA_ERROR_CONTEXT_IS_DESTROYED).
+            // SAFETY: the callers pass a primary context that they hold a reference to, or the one
+            // that the driver has just named as that of live memory. (A destroyed one would crash
+            // a real driver.)
             unsafe { driver.ctx_push_current(context) }?;
         }
         Ok(Self {
@@ -117,7 +125,21 @@ impl<'a> Entered<'a> {
         })
     }
 
+    /// Makes the context current that live memory of the driver was allocated in.
+    ///
+    /// For calls about a pointer that need some context, such as `cuMemAdvise`.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` for an address that the driver doesn't know.
+    pub fn context_of(
+        driver: &'a Driver,
+        pointer: cumem_sys::CUdeviceptr,
+    ) -> Result<Self, CuError> {
+        Self::new(driver, driver.pointer_context(pointer)?)
+    }
+
     /// The context that is current, when the caller made it so.
+    #[inline]
     pub(crate) fn current(driver: &'a Driver) -> Result<Self, CuError> {
         Ok(Self {
             driver,
@@ -129,6 +151,7 @@ impl<'a> Entered<'a> {
 
     /// The context.
     #[must_use]
+    #[inline]
     pub fn context(&self) -> CUcontext {
         self.context
     }

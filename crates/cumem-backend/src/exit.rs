@@ -18,6 +18,7 @@ extern "C" fn mark() {
 
 /// Has the flag set when `exit` begins. Called after the driver was initialised, so that the
 /// handler runs before the driver's own: handlers run in the reverse order of registration.
+#[inline]
 pub(crate) fn watch() {
     REGISTERED.call_once(|| {
         // SAFETY: `mark` is a plain function that stays valid for the life of the process, takes
@@ -31,6 +32,7 @@ pub(crate) fn watch() {
 ///
 /// Known once something was allocated; before that, always `false`.
 #[must_use]
+#[inline]
 pub fn exiting() -> bool {
     EXITING.load(Ordering::Acquire)
 }

@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use cumem_sys::{CUcontext, CUdevice, CUstream, CuError, Driver};
+use cumem_sys::{CUcontext, CUstream, CuError, Driver};
 
 /// Who may touch memory from the host, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,8 +26,6 @@ pub struct Target<'a> {
     pub driver: &'a Driver,
     /// The device's ordinal, counted from 0.
     pub ordinal: i32,
-    /// The driver's handle for that device.
-    pub device: CUdevice,
     /// The context that is current on this thread.
     pub context: CUcontext,
     /// The stream whose order the memory is to follow, for a [`StreamOrderedKind`]; else null.

@@ -53,6 +53,7 @@ pub struct Statistics {
 pub(crate) struct Counters {
     /// On one cache line together, away from the registry's: written by every allocation.
     hot: CachePadded<Hot>,
+    asked_in_vain: AtomicU64,
     registry_full: AtomicU64,
     failed: AtomicU64,
     not_owned: AtomicU64,
@@ -65,7 +66,6 @@ pub(crate) struct Counters {
 
 #[derive(Debug)]
 struct Hot {
-    driver_allocations: AtomicU64,
     allocated: AtomicU64,
     allocated_bytes: AtomicU64,
     released: AtomicU64,
@@ -77,13 +77,13 @@ impl Counters {
     pub(crate) const fn new() -> Self {
         Self {
             hot: CachePadded::new(Hot {
-                driver_allocations: AtomicU64::new(0),
                 allocated: AtomicU64::new(0),
                 allocated_bytes: AtomicU64::new(0),
                 released: AtomicU64::new(0),
                 live_bytes: AtomicUsize::new(0),
                 peak_bytes: AtomicUsize::new(0),
             }),
+            asked_in_vain: AtomicU64::new(0),
             registry_full: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             not_owned: AtomicU64::new(0),
@@ -95,11 +95,14 @@ impl Counters {
         }
     }
 
-    pub(crate) fn asked_driver(&self) {
-        self.hot.driver_allocations.fetch_add(1, Relaxed);
+    /// The driver was asked for memory, and it did not become an allocation.
+    #[cold]
+    pub(crate) fn asked_in_vain(&self) {
+        self.asked_in_vain.fetch_add(1, Relaxed);
     }
 
     /// Counted before the pointer can be released, so that the live bytes never wrap below zero.
+    #[inline]
     pub(crate) fn allocated(&self, bytes: usize) {
         let hot = &*self.hot;
         hot.allocated.fetch_add(1, Relaxed);
@@ -116,8 +119,10 @@ impl Counters {
         hot.allocated.fetch_sub(1, Relaxed);
         hot.allocated_bytes.fetch_sub(bytes as u64, Relaxed);
         hot.live_bytes.fetch_sub(bytes, Relaxed);
+        self.asked_in_vain();
     }
 
+    #[inline]
     pub(crate) fn released(&self, bytes: usize) {
         self.hot.released.fetch_add(1, Relaxed);
         self.hot.live_bytes.fetch_sub(bytes, Relaxed);
@@ -172,7 +177,7 @@ impl Counters {
             allocated,
             allocated_bytes: hot.allocated_bytes.load(Relaxed),
             released: hot.released.load(Relaxed),
-            driver_allocations: hot.driver_allocations.load(Relaxed),
+            driver_allocations: allocated + self.asked_in_vain.load(Relaxed),
             registry_full: self.registry_full.load(Relaxed),
             failed: self.failed.load(Relaxed),
             not_owned: self.not_owned.load(Relaxed),

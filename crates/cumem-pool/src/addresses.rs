@@ -147,7 +147,7 @@ impl Addresses {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(cumem_pool_loom)))]
 mod tests {
     use super::*;
 

@@ -74,8 +74,13 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new(chunks: usize) -> Self {
+        Self::with_granules(chunks * GRANULES_PER_CHUNK as usize)
+    }
+
+    /// So many granules; a model takes few.
+    pub(crate) fn with_granules(granules: usize) -> Self {
         Self {
-            states: zeroed_bytes(chunks * GRANULES_PER_CHUNK as usize),
+            states: zeroed_bytes(granules),
         }
     }
 

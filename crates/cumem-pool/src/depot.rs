@@ -85,8 +85,13 @@ fn successor(head: u64, number: u32) -> u64 {
 }
 
 impl Depot {
-    /// A depot of so many bundles.
+    /// A depot of so many bundles, for every class.
     pub(crate) fn new(bundles: usize) -> Self {
+        Self::with_classes(bundles, CLASSES)
+    }
+
+    /// For the first so many classes; a model takes few.
+    pub(crate) fn with_classes(bundles: usize, classes: usize) -> Self {
         let nodes: Box<[Node]> = (0..bundles as u32)
             .map(|below| Node {
                 next: AtomicU32::new(below),
@@ -95,7 +100,7 @@ impl Depot {
             })
             .collect();
         Self {
-            stacks: (0..CLASSES).map(|_| Stack::new(NONE)).collect(),
+            stacks: (0..classes).map(|_| Stack::new(NONE)).collect(),
             unused: Stack::new(bundles as u32),
             nodes,
         }

@@ -6,6 +6,8 @@ mod cache;
 mod class;
 mod config;
 mod depot;
+#[cfg(all(test, cumem_pool_loom))]
+mod models;
 mod order;
 mod ordered;
 mod pages;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::blocks::Size;
 use crate::class::{CLASSES, GRANULES_PER_CHUNK, LAYOUTS};
-use crate::sync::{AtomicU32, Relaxed};
+use crate::sync::{AtomicU32, Relaxed, zeroed_words};
 
 const NONE: u32 = u32::MAX;
 /// A list for each class, and one for large blocks.
@@ -29,15 +29,11 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) fn new(chunks: usize) -> Self {
-        let links = || -> Box<[AtomicU32]> {
-            (0..chunks * GRANULES_PER_CHUNK as usize)
-                .map(|_| AtomicU32::new(0))
-                .collect()
-        };
+        let granules = chunks * GRANULES_PER_CHUNK as usize;
         Self {
-            newer: links(),
-            older: links(),
-            turns: links(),
+            newer: zeroed_words(granules),
+            older: zeroed_words(granules),
+            turns: zeroed_words(granules),
         }
     }
 }

@@ -18,11 +18,19 @@ macro_rules! export {
             #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
-                library::prepare();
+                library::prepare(exported);
                 // SAFETY: passed on; the slot is taken for good.
                 unsafe { entry::$name::<{ library::SLOT }>($($argument),*) }
             }
         )*
+
+        /// The function that is exported under a name.
+        fn exported(name: &str) -> *mut c_void {
+            match name {
+                $(stringify!($name) => $name as *mut c_void,)*
+                _ => core::ptr::null_mut(),
+            }
+        }
     };
 }
 

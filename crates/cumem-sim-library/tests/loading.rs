@@ -1,44 +1,13 @@
 //! The shared library, found and loaded as a real driver is.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
+use common::install;
 use cumem_sys::{CUmemAttach_flags, Driver, LoadError};
-
-/// Builds the library (cargo doesn't, for a test) and says where it is.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let profile = if cfg!(debug_assertions) {
-            "dev"
-        } else {
-            "release"
-        };
-        let output = Command::new(env!("CARGO"))
-            .args(["build", "--locked", "--package", "cumem-sim-library"])
-            .args(["--profile", profile, "--message-format", "json"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let messages = String::from_utf8(output.stdout).unwrap();
-        let file = messages
-            .split('"')
-            .find(|text| text.ends_with("libcumem_sim_library.so"))
-            .unwrap();
-        PathBuf::from(file)
-    })
-}
-
-/// The library under the driver's name, in a folder of its own.
-fn install() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libcuda.so.1");
-    std::fs::copy(built(), &library).unwrap();
-    (folder, library)
-}
 
 /// Runs one ignored test of this file in a process of its own.
 fn run_alone(test: &str, environment: &[(&str, &Path)]) -> Output {

@@ -1,6 +1,6 @@
 //! What a simulated driver is like.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 
@@ -28,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) latency_of_all: Option<Duration>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) deinitialise_at_exit: bool,
+    /// The function that a library exports under a name, if this is a library's driver.
+    pub(crate) exported: Option<fn(&str) -> *mut c_void>,
 }
 
 impl Default for Config {
@@ -46,6 +48,7 @@ impl Default for Config {
             latency_of_all: None,
             faults: Vec::new(),
             deinitialise_at_exit: false,
+            exported: None,
         }
     }
 }
@@ -208,6 +211,11 @@ impl SimBuilder {
     #[must_use]
     pub fn build(self) -> Sim {
         Sim::with(self.config)
+    }
+
+    pub(crate) fn exported_as(mut self, exported: fn(&str) -> *mut c_void) -> Self {
+        self.config.exported = Some(exported);
+        self
     }
 
     pub(crate) fn from_config(config: Config) -> Self {

@@ -66,6 +66,7 @@ mod sim;
 mod slots;
 mod stream;
 mod table;
+mod test_driver;
 mod thread_stack;
 
 pub use books::{Books, Kind, Leak, Live, Refusal, RefusedFree};
@@ -75,6 +76,7 @@ pub use sim::{HeldStreams, Sim};
 #[doc(hidden)]
 pub use table::entry;
 pub use table::entry_names;
+pub use test_driver::{TEST_DRIVER_VARIABLE, TestDriver};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,6 +1,6 @@
 //! What the shared library is made of; not for programs that use this crate.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use std::io::Write;
 use std::sync::OnceLock;
 
@@ -15,8 +15,10 @@ static SIM: OnceLock<Sim> = OnceLock::new();
 ///
 /// A mistake in the environment ends the process: a test that runs with another driver than it
 /// asked for would prove nothing.
+///
+/// `exported` is the library's own function of a name, which `cuGetProcAddress_v2` then answers.
 #[inline]
-pub fn prepare() {
+pub fn prepare(exported: fn(&str) -> *mut c_void) {
     SIM.get_or_init(|| {
         let builder = match Sim::builder_from_environment() {
             Ok(builder) => builder,
@@ -30,7 +32,7 @@ pub fn prepare() {
             // doesn't unwind.
             let _: c_int = unsafe { libc::atexit(write_books) };
         }
-        builder.build()
+        builder.exported_as(exported).build()
     });
 }
 

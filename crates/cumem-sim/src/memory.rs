@@ -144,7 +144,7 @@ impl State {
             Store::Physical { .. } => return,
         };
         if allocation.pool != 0 {
-            self.give_block_to_pool(allocation.pool, block);
+            self.give_block_to_pool(allocation.pool, block, allocation.bytes);
             return;
         }
         let Some(context) = self.contexts.get_mut(&allocation.context) else {
@@ -233,10 +233,16 @@ impl Instance {
         Ok(pointer)
     }
 
-    /// Frees the allocation at an address, once the work of its device is done, if it is of a kind
-    /// that the call frees.
+    /// Frees the allocation at an address, once the work of its context is done, if it is of a kind
+    /// that the call frees. No context need be current, but not one that was destroyed.
     fn free(&self, pointer: u64, call: Call, frees: fn(Kind) -> bool) -> Answer {
         let mut state = self.state();
+        if let Some(current) = self.top_of_stack() {
+            state.context(current)?;
+        }
+        if pointer == 0 {
+            return Ok(());
+        }
         let kind = state.allocations.get(&pointer).map(|one| one.kind);
         if !kind.is_some_and(frees) {
             let inside = state.find(pointer).map(|(_, one)| one.kind);
@@ -247,7 +253,8 @@ impl Instance {
         let Some(allocation) = state.remove(pointer) else {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         };
-        let ends = state.ends_of_device(allocation.device);
+        // Stream-ordered memory is of no context: its program has to wait.
+        let ends = state.ends_of_context(allocation.context);
         let mut state = self.wait_for(state, &ends);
         state.give_back(&allocation);
         Ok(())

@@ -65,8 +65,9 @@ impl Pool {
         self.used == 0 && self.freed.is_empty()
     }
 
-    fn use_block(&mut self, block: &Block) {
-        self.used += block.bytes;
+    /// Counts what was asked for, which a block may be more than.
+    fn count(&mut self, bytes: usize) {
+        self.used += bytes;
         self.used_high = self.used_high.max(self.used);
     }
 }
@@ -81,9 +82,9 @@ impl State {
     }
 
     /// Takes a block back at once.
-    pub(crate) fn give_block_to_pool(&mut self, handle: usize, block: &Block) {
+    pub(crate) fn give_block_to_pool(&mut self, handle: usize, block: &Block, bytes: usize) {
         if let Some(pool) = self.pools.get_mut(&handle) {
-            pool.used -= block.bytes;
+            pool.used -= bytes;
             pool.arena.give(block);
             self.remove_if_gone(handle);
         }
@@ -100,10 +101,16 @@ impl State {
     }
 
     /// Notes that a block is free from a point in a stream on; returns its number.
-    pub(crate) fn free_in_stream(&mut self, handle: usize, stream: usize, block: Block) -> u64 {
+    pub(crate) fn free_in_stream(
+        &mut self,
+        handle: usize,
+        stream: usize,
+        block: Block,
+        bytes: usize,
+    ) -> u64 {
         let number = fresh_handle() as u64;
         if let Some(pool) = self.pools.get_mut(&handle) {
-            pool.used -= block.bytes;
+            pool.used -= bytes;
             pool.freed.insert(number, FreedBlock { stream, block });
         }
         number
@@ -157,6 +164,7 @@ impl Instance {
         bytes: usize,
     ) -> Answer<(Block, c_int)> {
         let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        let asked = bytes;
         let bytes = bytes.checked_next_multiple_of(STEP).ok_or(full)?;
         let pool = state
             .pools
@@ -171,11 +179,11 @@ impl Instance {
             .min_by_key(|(number, freed)| (freed.block.bytes, **number))
             .map(|(&number, _)| number);
         if let Some(freed) = again.and_then(|number| pool.freed.remove(&number)) {
-            pool.use_block(&freed.block);
+            pool.count(asked);
             return Ok((freed.block, device));
         }
         if let Some(block) = pool.arena.take(bytes) {
-            pool.use_block(&block);
+            pool.count(asked);
             return Ok((block, device));
         }
         let whole = bytes.checked_next_multiple_of(GROWTH).ok_or(full)?;
@@ -206,7 +214,7 @@ impl Instance {
         pool.arena.add(region);
         pool.reserved_high = pool.reserved_high.max(pool.arena.held());
         let block = pool.arena.take(bytes).ok_or(full)?;
-        pool.use_block(&block);
+        pool.count(asked);
         Ok((block, device))
     }
 }
@@ -237,8 +245,7 @@ impl Instance {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let device = properties.location.ordinal();
-        self.is_device(device)
-            .map_err(|_| CUresult::CUDA_ERROR_INVALID_DEVICE)?;
+        self.is_device(device).map_err(|_| invalid)?;
         let handle = fresh_handle();
         let mut made = Pool::new(device, false);
         made.limit = properties.maxSize;
@@ -360,7 +367,7 @@ impl Instance {
             let none = one.flags == CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
             if device == own {
                 if none {
-                    return Err(invalid);
+                    return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
                 }
             } else if none {
                 state.pool(pool)?.peers.remove(&device);

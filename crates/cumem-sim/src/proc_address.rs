@@ -12,17 +12,20 @@ use crate::table::{Call, ENTRIES};
 /// What flags can be given: the null stream's meaning.
 const FLAGS: cuuint64_t = 0b11;
 
-/// The forms of a function, by the name without its version.
+/// The forms of a function, by the name without its version. A name with one has no forms: the
+/// version is asked for by number.
 fn forms(base: &str) -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|entry| entry.name).filter(move |name| {
-        name.strip_prefix(base)
-            .is_some_and(|rest| rest.is_empty() || is_version(rest))
-    })
+    ENTRIES
+        .iter()
+        .map(|entry| entry.name)
+        .filter(move |name| without_version(name) == base)
 }
 
-fn is_version(text: &str) -> bool {
-    text.strip_prefix("_v")
-        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((base, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => base,
+        _ => name,
+    }
 }
 
 impl Instance {
@@ -51,14 +54,18 @@ impl Instance {
         flags: cuuint64_t,
     ) -> Answer<Result<*mut c_void, Status>> {
         let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-        if name.is_null() || flags & !FLAGS != 0 {
+        if name.is_null() || flags & !FLAGS != 0 || version > self.config().driver_version {
             return Err(invalid);
         }
         // SAFETY: it isn't null, and the caller promises a C string.
         let name = unsafe { CStr::from_ptr(name) };
         let name = name.to_str().map_err(|_| invalid)?;
         let slot = slots::slot_of(self.number()).ok_or(CUresult::CUDA_ERROR_DEINITIALIZED)?;
-        Ok(self.form(name, version).map(|call| call.address(slot)))
+        let address = |call: Call| match self.config().exported {
+            Some(exported) => exported(call.entry().name),
+            None => call.address(slot),
+        };
+        Ok(self.form(name, version).map(address))
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     issued: u64,
     done: u64,
     running: bool,
+    /// Running a function of the program's.
+    calling: bool,
     /// Destroyed; it goes when its work is done.
     retired: bool,
     has_worker: bool,
@@ -123,6 +125,7 @@ impl Stream {
             issued: 0,
             done: 0,
             running: false,
+            calling: false,
             retired: false,
             has_worker: false,
         }
@@ -201,6 +204,11 @@ impl State {
             .collect()
     }
 
+    /// The ends of the streams of a context that have work.
+    pub(crate) fn ends_of_context(&self, context: usize) -> Vec<Point> {
+        self.ends_of(|stream| stream.context == context)
+    }
+
     /// The ends of the streams of a device that have work.
     pub(crate) fn ends_of_device(&self, device: c_int) -> Vec<Point> {
         self.ends_of(|stream| {
@@ -243,13 +251,21 @@ impl State {
         if self.holds > 0 {
             return None;
         }
-        let item = self.streams.get(&handle)?.queue.front()?;
+        let stream = self.streams.get(&handle)?;
+        let item = stream.queue.front()?;
+        // The real driver has one thread for the functions of a context's streams.
+        let is_call = matches!(item.work, Work::Call(_));
+        let calls = |other: &Stream| other.context == stream.context && other.calling;
+        if is_call && self.streams.values().any(calls) {
+            return None;
+        }
         if !item.after.iter().all(|&point| self.is_passed(point)) {
             return None;
         }
         let stream = self.streams.get_mut(&handle)?;
         let work = stream.queue.pop_front()?.work;
         stream.running = true;
+        stream.calling = is_call;
         Some(work)
     }
 
@@ -267,6 +283,7 @@ impl State {
         }
         if let Some(stream) = self.streams.get_mut(&handle) {
             stream.running = false;
+            stream.calling = false;
             stream.done += 1;
         }
     }

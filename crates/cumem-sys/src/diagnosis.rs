@@ -150,8 +150,9 @@ impl SymbolReport {
     }
 
     /// What `cuGetProcAddress_v2` says when asked for the C name at the version that this form
-    /// appeared in: `same` or `another` address, or why it has none. `None` where the driver lacks
-    /// that call.
+    /// appeared in: the `same` address or `another`, `later` if it has it only for later versions,
+    /// `too new` if the driver itself is of an earlier version, else `unknown`. `None` where the
+    /// driver lacks that call.
     #[must_use]
     pub fn driver_says(&self) -> Option<&'static str> {
         self.driver_says
@@ -245,13 +246,14 @@ impl Diagnosis {
         self.look_at_table(table, library.file, without_init);
     }
 
-    fn look_at_table(&mut self, table: Table, file: String, without_init: bool) {
-        let symbols = report(&table);
+    fn look_at_table(&mut self, mut table: Table, file: String, without_init: bool) {
         let mut version: c_int = 0;
         // SAFETY: the call writes one integer, and is allowed before `cuInit`.
         if unsafe { table.cuDriverGetVersion(&mut version) }.is_ok() {
             self.version = Some(version);
+            table.set_version(version);
         }
+        let symbols = report(&table);
         self.outcome = match Examined::new(table, file.clone()) {
             Err(LoadError::Stub { attempts, .. }) => {
                 self.attempts.extend(attempts);
@@ -297,7 +299,9 @@ fn ask(table: &Table, symbol: &Symbol, address: *const c_void) -> Option<&'stati
         Err(error) if error.missing_symbol().is_some() => return None,
         Ok(()) if !found.is_null() && found.cast_const() == address => "same",
         Ok(()) if !found.is_null() => "another",
-        _ if status == Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT => "too new",
+        _ if status == Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT => "later",
+        // A version above the driver's own is an invalid value.
+        Err(_) if table.version() < version => "too new",
         _ => "unknown",
     })
 }

@@ -21,11 +21,26 @@
 //! The driver's library keeps the entry points of CUDA 3 under their old, unversioned names:
 //! `cuMemFree` there takes a 32-bit device pointer, and frees nothing. Every entry point here is
 //! resolved by the exact exported name that the header means, such as `cuMemFree_v2`, and its
-//! signature was checked against the headers of CUDA 11.8, 12.9 and 13.
+//! signature was checked against the headers of CUDA 11.8, 12.9 and 13.5. [`SYMBOLS`] lists them.
 //!
-//! # Codes are integers
-//! Error codes and all enums that the driver can extend are integer newtypes, so that a code of a
-//! newer driver is a value like any other.
+//! # Old and new drivers
+//! A driver older than CUDA 11.0 is refused. What came later is looked up symbol by symbol: a call
+//! that the driver lacks fails alone, with [`CuError::missing_symbol`]. Error codes and all enums that
+//! the driver can extend are integer newtypes, so that a code of a newer driver is a value like any
+//! other.
+//!
+//! # When there is no driver
+//! [`LoadError`] is one variant for each thing that can be wrong, and its text says what to do.
+//! [`diagnose`] tells everything: what was tried, what was found, each symbol and where it is from.
+//! [`Diagnose::without_init`] does so without `cuInit`, so that a later fork does not suffer.
+//!
+//! # Forks
+//! The driver does not survive `fork`. In the child every call fails with an error whose
+//! [`CuError::is_forked`] is true, and [`Driver::is_forked`] says so before any call.
+//!
+//! # Feature `linked`
+//! The linker binds the required entry points, and nothing is loaded; the README says when one would
+//! want that.
 
 #[allow(
     clippy::all,

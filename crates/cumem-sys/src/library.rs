@@ -87,12 +87,26 @@ impl Candidate {
         }
         let handle = self
             .open_handle()
-            .map_err(|error| failed(deepest_message(&error)))?;
+            .map_err(|error| failed(self.message(&error)))?;
         let file = file_of(&handle).unwrap_or_else(|| self.name.display().to_string());
         Ok(Library {
             file,
             handle: ManuallyDrop::new(Some(handle)),
         })
+    }
+
+    /// The loader's own words, without what libloading puts around them.
+    fn message(&self, error: &libloading::Error) -> String {
+        if self.how == How::AlreadyLoaded {
+            // The loader has no words for a library that is there but not loaded, and misleading ones
+            // for one that isn't there.
+            return "not loaded".to_owned();
+        }
+        let mut deepest: &dyn Error = error;
+        while let Some(source) = deepest.source() {
+            deepest = source;
+        }
+        deepest.to_string()
     }
 
     cfg_if::cfg_if! {
@@ -220,13 +234,4 @@ cfg_if::cfg_if! {
             Some(name.to_string_lossy().into_owned())
         }
     }
-}
-
-/// The loader's own words, without what libloading puts around them.
-fn deepest_message(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }

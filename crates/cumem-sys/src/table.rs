@@ -100,18 +100,30 @@ impl Finder<'_> {
         (self.ask_driver(symbol), Source::ProcAddress)
     }
 
-    /// The version of the call chooses the ABI, so it is the symbol's own, never the driver's. The
-    /// call can succeed with a null pointer.
+    /// What the driver hands out for the C name at the version in which the form appeared: never at
+    /// the driver's own version, which would give whatever form is newest there.
+    ///
+    /// A driver that lacks the form may hand out an older one, with another ABI. That one it hands
+    /// out for the version before as well, by which it is known.
     fn ask_driver(&self, symbol: &Symbol) -> *mut c_void {
-        let Some(proc_address) = self.proc_address else {
+        let Ok(name) = CString::new(symbol.c_name()) else {
             return ptr::null_mut();
         };
-        let Ok(name) = CString::new(symbol.c_name()) else {
+        let version = symbol.since.cast_signed();
+        let found = self.look_up(&name, version);
+        if found == self.look_up(&name, version - 1) {
+            return ptr::null_mut();
+        }
+        found
+    }
+
+    /// The call can succeed with a null pointer, and refuses a version above the driver's own.
+    fn look_up(&self, name: &CStr, version: c_int) -> *mut c_void {
+        let Some(proc_address) = self.proc_address else {
             return ptr::null_mut();
         };
         let mut found = ptr::null_mut();
         let mut status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS;
-        let version = symbol.since as c_int;
         // SAFETY: the name is a C string, and the call writes one pointer and one status.
         let code = unsafe { proc_address(name.as_ptr(), &mut found, version, 0, &mut status) };
         if code == CUresult::CUDA_SUCCESS {

@@ -150,7 +150,7 @@ fn advice_travels_by_value_in_the_form_that_the_driver_has() {
 
 #[test]
 fn the_drivers_own_lookup_is_asked_at_the_version_of_the_bound_form() {
-    let library = driver("lookup", &["-DHIDDEN_ADVISE", "-DVERSION=13000"]);
+    let library = driver("lookup", &["-DLOOK_UP", "-DVERSION=13000"]);
     let fixture = Fixture::open(&library);
     let driver = Driver::load_from(&library).expect("a driver");
     // At 13.0 and at 12.2 it means the same here; at 8.0 it would be the other form.

@@ -11,7 +11,7 @@ use support::{Fixture, driver};
 
 #[test]
 fn a_diagnosis_says_where_every_symbol_came_from() {
-    let library = driver("every_symbol", &["-DHIDDEN_ADVISE"]);
+    let library = driver("every_symbol", &["-DLOOK_UP"]);
     let diagnosis = Diagnose::new().path(&library).run();
     assert!(diagnosis.is_initialised());
     assert_eq!(diagnosis.library().map(Path::new), Some(library.as_path()));
@@ -33,9 +33,10 @@ fn a_diagnosis_says_where_every_symbol_came_from() {
         }
         let expected = match name {
             "cuMemAdvise_v2" => (Some(Source::ProcAddress), Some("same")),
-            // Asked for at 8.0, this driver's look-up has none.
-            "cuMemAdvise" => (Some(Source::Export), Some("too new")),
-            "cuMemFree_v2" => (Some(Source::Export), Some("unknown")),
+            // Asked for at 8.0, this driver's look-up has only the later form.
+            "cuMemAdvise" => (Some(Source::Export), Some("later")),
+            "cuMemFree_v2" => (Some(Source::Export), Some("another")),
+            "cuMemAlloc_v2" => (Some(Source::Export), Some("unknown")),
             "cuMemAllocAsync" => (None, Some("unknown")),
             _ => continue,
         };
@@ -52,6 +53,21 @@ fn a_diagnosis_says_where_every_symbol_came_from() {
     assert!(
         text.lines()
             .any(|line| line.starts_with("cuMemAllocAsync ") && line.contains("absent"))
+    );
+}
+
+#[test]
+fn a_diagnosis_tells_what_is_newer_than_the_driver() {
+    let library = driver("newer", &["-DLOOK_UP", "-DVERSION=11080"]);
+    let diagnosis = Diagnose::new().path(&library).run();
+    let report = diagnosis
+        .symbols()
+        .iter()
+        .find(|report| report.symbol().name() == "cuMemAdvise_v2")
+        .expect("a bound symbol");
+    assert_eq!(
+        (report.source(), report.driver_says()),
+        (None, Some("too new"))
     );
 }
 
@@ -85,4 +101,12 @@ fn a_diagnosis_tells_what_is_missing_of_an_unusable_library() {
         text.lines()
             .any(|line| line.starts_with("cuMemFree_v2 ") && line.contains("MISSING"))
     );
+}
+
+#[test]
+fn a_stub_is_known_without_cuinit() {
+    let library = driver("stub", &["-DSTUB"]);
+    let diagnosis = Diagnose::new().path(&library).without_init().run();
+    assert!(diagnosis.met_stub() && diagnosis.library().is_none());
+    assert!(matches!(diagnosis.error(), Some(LoadError::Stub { .. })));
 }

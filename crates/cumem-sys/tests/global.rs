@@ -16,7 +16,10 @@ fn first_use_from_32_threads_initialises_once() {
     let test = "first_use_from_32_threads_initialises_once";
     let library = driver(test, &[]);
     alone(test, &[("CUMEM_DRIVER_PATH", library.as_os_str())], || {
-        let start = std::sync::Barrier::new(32);
+        let fixture = Fixture::open(&library);
+        // Nobody is done before everybody has begun.
+        fixture.set("fixture_hold_init", 1);
+        let start = std::sync::Barrier::new(33);
         let drivers: Vec<&'static Driver> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..32)
                 .map(|_| {
@@ -26,6 +29,12 @@ fn first_use_from_32_threads_initialises_once() {
                     })
                 })
                 .collect();
+            start.wait();
+            while fixture.get("fixture_in_init") == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            fixture.set("fixture_hold_init", 0);
             threads
                 .into_iter()
                 .map(|thread| thread.join().expect("no panic"))
@@ -36,7 +45,7 @@ fn first_use_from_32_threads_initialises_once() {
                 .iter()
                 .all(|driver| std::ptr::eq(*driver, drivers[0]))
         );
-        assert_eq!(Fixture::open(&library).get("fixture_inits"), 1);
+        assert_eq!(fixture.get("fixture_inits"), 1);
     });
 }
 

@@ -84,6 +84,18 @@ fn a_library_without_a_required_symbol_is_refused_with_both_names() {
 }
 
 #[test]
+fn an_older_form_that_the_look_up_hands_out_is_no_substitute() {
+    // It has another ABI: here, that of a pointer of 32 bits.
+    let library = driver("substitute", &["-DWITHOUT_FREE", "-DLOOK_UP"]);
+    let error = load_error(&library);
+    let LoadError::MissingSymbol { symbol, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(symbol.name(), "cuMemFree_v2");
+    assert_eq!(Fixture::open(&library).get("fixture_legacy_uses"), 0);
+}
+
+#[test]
 fn a_library_of_another_kind_is_refused_with_a_symbol_that_it_lacks() {
     let error = load_error("libc.so.6");
     let LoadError::MissingSymbol { version: None, .. } = &error else {

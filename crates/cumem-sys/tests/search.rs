@@ -40,6 +40,7 @@ fn without_a_library_the_error_lists_every_attempt_and_what_the_loader_said() {
             ]
         );
         assert!(attempts.iter().all(|attempt| !attempt.message().is_empty()));
+        assert_eq!(attempts[0].message(), "not loaded");
         assert!(attempts[1].message().contains("file too short"));
         let error = LoadError::NotFound { attempts };
         says(
@@ -222,7 +223,7 @@ fn a_diagnosis_names_what_need_not_be_tried() {
     alone(test, &[("LD_LIBRARY_PATH", folder.as_os_str())], || {
         let text = diagnose().to_string();
         assert!(
-            text.contains("tried      libcuda.so.1, if already loaded"),
+            text.contains("tried      libcuda.so.1, if already loaded: not loaded"),
             "{text}"
         );
         assert!(text.contains("not tried  libcuda.so\n"), "{text}");

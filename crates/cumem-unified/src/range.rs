@@ -5,7 +5,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Bound, RangeBounds};
 
-use cumem_backend::{Allocation, HostAccess, MemoryBackend};
+use cumem_backend::{Allocation, Entered, HostAccess, MemoryBackend};
 use cumem_sys::{
     CUdevice_attribute, CUdeviceptr, CUmem_advise, CUmem_range_attribute, CUmemLocation, CUresult,
     CUstream, CuError, Driver,
@@ -14,7 +14,8 @@ use cumem_sys::{
 /// A range of bytes of a managed allocation, borrowed from it.
 ///
 /// Advice and prefetching change where pages lie, never what they hold, so a shared borrow is
-/// enough. The driver works on whole pages.
+/// enough. The driver works on whole pages. Any thread can call these, whatever context it has: the
+/// one that the memory was allocated in is made current for the call.
 #[derive(Clone, Copy, Debug)]
 pub struct ManagedRange<'a> {
     driver: &'a Driver,
@@ -181,6 +182,7 @@ impl<'a> ManagedRange<'a> {
     }
 
     fn advise(&self, advice: CUmem_advise, location: CUmemLocation) -> Result<(), AdviceError> {
+        let _entered = self.enter()?;
         self.driver
             .mem_advise(self.pointer, self.bytes, advice, location)?;
         Ok(())
@@ -192,14 +194,15 @@ impl<'a> ManagedRange<'a> {
     /// As for [`set_read_mostly`](Self::set_read_mostly).
     ///
     /// # Safety
-    /// The stream is live, or null with a context current on this thread; the allocation is not
-    /// released before the stream has passed this.
+    /// The stream is live, or null, which means that of the context that the memory was allocated
+    /// in; the allocation is not released before the stream has passed this.
     pub unsafe fn prefetch_to(
         &self,
         location: CUmemLocation,
         stream: CUstream,
     ) -> Result<(), AdviceError> {
-        // SAFETY: the caller's promise.
+        let _entered = self.enter()?;
+        // SAFETY: the caller's promise; the null stream is that of the memory's own context.
         unsafe {
             self.driver
                 .mem_prefetch_async(self.pointer, self.bytes, location, stream)
@@ -237,6 +240,7 @@ impl<'a> ManagedRange<'a> {
     /// # Errors
     /// The driver's answer.
     pub fn is_accessed_by_device(&self, ordinal: i32) -> Result<bool, AdviceError> {
+        let _entered = self.enter()?;
         let mut devices = [0; 64];
         self.driver
             .mem_range_get_accessed_by(self.pointer, self.bytes, &mut devices)?;
@@ -254,7 +258,12 @@ impl<'a> ManagedRange<'a> {
         })
     }
 
+    fn enter(&self) -> Result<Entered<'_>, CuError> {
+        Entered::context_of(self.driver, self.pointer)
+    }
+
     fn attribute(&self, attribute: CUmem_range_attribute) -> Result<i32, AdviceError> {
+        let _entered = self.enter()?;
         Ok(self
             .driver
             .mem_range_get_attribute(attribute, self.pointer, self.bytes)?)

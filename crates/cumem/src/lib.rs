@@ -36,12 +36,19 @@ pub use cumem_backend::{
     TryReleaseError, buckets_for, from_device_ptr, to_device_ptr,
 };
 #[cfg(feature = "device")]
-pub use cumem_device::{DevicePreferred, DevicePreferredBackend};
+pub use cumem_device::{
+    Device, DeviceBackend, DevicePreferred, DevicePreferredBackend, MemoryPool, PoolError,
+    PoolStatistics, StreamOrdered, StreamOrderedBackend,
+};
 #[cfg(feature = "pinned")]
-pub use cumem_pinned::{Pinned, PinnedBackend};
+pub use cumem_pinned::{Pinned, PinnedBackend, RegisterError, Registration, device_address};
 pub use cumem_sys as sys;
 #[cfg(feature = "unified")]
-pub use cumem_unified::{Unified, UnifiedBackend};
+pub use cumem_unified::{
+    AdviceError, Attach, ManagedRange, Unified, UnifiedBackend, host_access_now,
+};
+#[cfg(feature = "virtual")]
+pub use cumem_virtual::{VirtualBuffer, VirtualError};
 pub use defaults::*;
 
 #[cfg(doctest)]

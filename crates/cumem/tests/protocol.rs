@@ -162,27 +162,6 @@ fn memory_that_ended_with_its_context_is_told_apart<K: MemoryKind>(subject: &Sub
     assert_eq!(subject.sim.books().unknown_frees, 0);
 }
 
-fn a_reused_address_replaces_the_record_of_a_lost_block<K: MemoryKind>(subject: &Subject<K>) {
-    let context = subject.driver.ctx_create(CUctx_flags(0), 0).unwrap();
-    let backend = Backend::<K, BUCKETS>::with_capacity(CAPACITY)
-        .with_driver(subject.driver.clone())
-        .with_context(ContextPolicy::Current);
-    let lost = backend.allocate(4096, 1).unwrap().into_raw().0;
-    // SAFETY: nothing of the context is used any more; what was allocated ends with it.
-    unsafe { subject.driver.ctx_destroy(context) }.unwrap();
-
-    let context = subject.driver.ctx_create(CUctx_flags(0), 0).unwrap();
-    let fresh = backend.allocate(8192, 1).unwrap();
-    assert_eq!(fresh.as_ptr(), lost.as_ptr(), "the address was used again");
-    assert_eq!(backend.find(lost).unwrap().size, 8192);
-    let held = backend.statistics();
-    assert_eq!((held.live, held.live_bytes, held.gone), (1, 8192, 1));
-    fresh.try_release().unwrap();
-    // SAFETY: nothing of the context is used any more.
-    unsafe { subject.driver.ctx_destroy(context) }.unwrap();
-    assert!(subject.sim.books().live.is_empty());
-}
-
 fn every_fault_under_eight_threads_loses_nothing<K: MemoryKind>(subject: &Subject<K>) {
     const THREADS: usize = 8;
     for (seed, call) in [
@@ -341,6 +320,34 @@ fn without_a_context_of_its_own_a_thread_cannot_use_the_current_one<K: MemoryKin
     assert_eq!(backend.statistics().live, 0);
 }
 
+fn a_release_makes_no_context_and_calls_only_the_free<K: MemoryKind>(subject: &Subject<K>) {
+    let backend = Backend::<K, BUCKETS>::with_capacity(CAPACITY)
+        .on_device(2)
+        .with_driver(subject.driver.clone());
+    let ptr = backend.allocate(4096, 1).unwrap().into_raw().0;
+    let before = subject.sim.books().calls;
+    std::thread::scope(|scope| {
+        let address = ptr.as_ptr().expose_provenance();
+        let backend = &backend;
+        scope.spawn(move || {
+            let ptr = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: nothing uses the memory.
+            assert!(unsafe { backend.release_raw(ptr) });
+        });
+    });
+    let mut expected = before;
+    *expected.entry(subject.frees).or_insert(0) += 1;
+    assert_eq!(subject.sim.books().calls, expected);
+    let is_active = |device| {
+        subject
+            .driver
+            .device_primary_ctx_get_state(device)
+            .unwrap()
+            .1
+    };
+    assert!(!is_active(0), "a context appeared on device 0");
+}
+
 fn memory_lands_on_the_chosen_device<K: MemoryKind>(subject: &Subject<K>) {
     let others: Vec<Backend<K, BUCKETS>> = (0..4)
         .map(|ordinal| {
@@ -389,7 +396,6 @@ for_every_kind! {
     try_release_gives_the_allocation_back_with_the_error
     a_failed_drop_is_counted_and_stays_live
     memory_that_ended_with_its_context_is_told_apart
-    a_reused_address_replaces_the_record_of_a_lost_block
     every_fault_under_eight_threads_loses_nothing
     a_driver_that_always_fails_ends_no_thread_and_no_record
     the_last_slot_is_raced_for_and_nothing_is_lost
@@ -397,6 +403,7 @@ for_every_kind! {
     the_primary_context_is_retained_once_and_given_back
     without_a_context_of_its_own_a_thread_cannot_use_the_current_one
     memory_lands_on_the_chosen_device
+    a_release_makes_no_context_and_calls_only_the_free
 }
 
 /// One fault for each fresh backend, since the context is retained by the first success.

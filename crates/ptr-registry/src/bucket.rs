@@ -10,16 +10,21 @@
 //!
 //! A sealed slot is one that is BUSY for ever.
 
+use core::hint;
 use core::ptr::{self, NonNull};
 
 use crate::cell::Cell;
-use crate::route::Route;
+use crate::mutant::{self, weaken};
 use crate::signpost::Signpost;
 use crate::sync::{AtomicPtr, Ordering};
 use crate::value::Value;
 
 /// Slots in a bucket: with the signpost they fill a cache line of 64 bytes.
-pub(crate) const SLOTS: usize = 64 / size_of::<usize>() - 1;
+pub(crate) const SLOTS: usize = if cfg!(loom) {
+    2
+} else {
+    64 / size_of::<usize>() - 1
+};
 
 /// The key of a slot that one thread holds. No allocation contains this address.
 pub(crate) const BUSY: *mut u8 = ptr::without_provenance_mut(usize::MAX);
@@ -34,6 +39,7 @@ pub(crate) struct Bucket<V: Value> {
 }
 
 impl<V: Value> Bucket<V> {
+    #[cfg(not(loom))]
     #[expect(
         clippy::declare_interior_mutable_const,
         reason = "only ever an initial value"
@@ -45,6 +51,7 @@ impl<V: Value> Bucket<V> {
     };
 
     /// Takes the last slots out of use.
+    #[cfg(not(loom))]
     pub(crate) const fn seal(&mut self, slots: usize) {
         let mut slot = SLOTS - slots;
         while slot < SLOTS {
@@ -53,63 +60,92 @@ impl<V: Value> Bucket<V> {
         }
     }
 
-    /// Empty to BUSY: the slot that the caller now holds.
-    #[inline]
-    pub(crate) fn take_empty(&self, route: Route) -> Option<usize> {
-        let first = route.slot(SLOTS);
-        if self.try_take_empty(first) {
-            return Some(first);
+    /// An empty bucket whose last slots are out of use.
+    #[cfg(loom)]
+    pub(crate) fn sealed(slots: usize) -> Self {
+        let key = |slot| {
+            if slot < SLOTS - slots {
+                ptr::null_mut()
+            } else {
+                BUSY
+            }
+        };
+        Self {
+            signpost: Signpost::new(),
+            keys: core::array::from_fn(|slot| AtomicPtr::new(key(slot))),
+            cells: core::array::from_fn(|_| Cell::empty()),
         }
-        (0..SLOTS).find(|slot| self.try_take_empty(*slot))
     }
 
+    /// From `key`, which is null or live, to BUSY: the caller now holds the slot. The key is
+    /// returned as it was stored, with its provenance.
     #[inline]
-    fn try_take_empty(&self, slot: usize) -> bool {
-        let key = &self.keys[slot];
-        // Relaxed: the compare-exchange decides.
-        key.load(Ordering::Relaxed).is_null()
-            // Acquire pairs with the Release in `clear`: the last holder has read the value.
-            && key
-                .compare_exchange(ptr::null_mut(), BUSY, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+    fn take(&self, slot: usize, key: *mut u8) -> Option<*mut u8> {
+        let stored = &self.keys[slot];
+        if mutant::on("slot taken by load and store") {
+            return (stored.load(Ordering::Relaxed) == key).then(|| {
+                stored.store(BUSY, Ordering::Relaxed);
+                key
+            });
+        }
+        // Acquire: taking an empty slot pairs with the Release in `clear`, so the last holder has
+        // read the value and the new one sees the last version; taking a live key pairs with the
+        // Release in `restore`, so its value is complete.
+        // Relaxed on failure: the slot is somebody else's, nothing of it is used.
+        let ordering = if key.is_null() {
+            weaken("empty slot taken relaxed", Ordering::Acquire)
+        } else {
+            weaken("live slot taken relaxed", Ordering::Acquire)
+        };
+        stored
+            .compare_exchange(key, BUSY, ordering, Ordering::Relaxed)
+            .ok()
+    }
+
+    /// The first slot where `key` is. One look at all of them without a branch: which slot it is
+    /// can't be predicted, and a wrong guess costs more than the whole look.
+    #[inline]
+    fn slot_with(&self, key: *mut u8, ordering: Ordering) -> Option<usize> {
+        let mut found = SLOTS;
+        for (slot, stored) in self.keys.iter().enumerate().rev() {
+            found = hint::select_unpredictable(stored.load(ordering) == key, slot, found);
+        }
+        (found < SLOTS).then_some(found)
+    }
+
+    /// Empty to BUSY: the slot that the caller now holds.
+    #[inline]
+    pub(crate) fn take_empty(&self) -> Option<usize> {
+        loop {
+            // Relaxed: only a look; `take` decides.
+            let slot = self.slot_with(ptr::null_mut(), Ordering::Relaxed)?;
+            if self.take(slot, ptr::null_mut()).is_some() {
+                return Some(slot);
+            }
+            // Another thread took it, so somebody made progress.
+        }
     }
 
     /// Live to BUSY: the slot that the caller now holds, and the key as it was stored.
     #[inline]
-    pub(crate) fn take_live(&self, key: *mut u8, route: Route) -> Option<(usize, NonNull<u8>)> {
-        let first = route.slot(SLOTS);
-        if let Some(stored) = self.try_take_live(first, key) {
-            return Some((first, stored));
+    pub(crate) fn take_live(&self, key: *mut u8) -> Option<(usize, NonNull<u8>)> {
+        loop {
+            // Relaxed: only a look; `take` decides.
+            let slot = self.slot_with(key, Ordering::Relaxed)?;
+            if let Some(stored) = self.take(slot, key) {
+                return Some((slot, NonNull::new(stored)?));
+            }
+            // Another thread took it, so somebody made progress.
         }
-        (0..SLOTS).find_map(|slot| Some((slot, self.try_take_live(slot, key)?)))
-    }
-
-    #[inline]
-    fn try_take_live(&self, slot: usize, key: *mut u8) -> Option<NonNull<u8>> {
-        // Relaxed: the compare-exchange decides.
-        (self.keys[slot].load(Ordering::Relaxed) == key)
-            .then(|| self.take_slot(slot, key))
-            .flatten()
-    }
-
-    /// Live to BUSY for a slot whose key was just read.
-    #[inline]
-    pub(crate) fn take_slot(&self, slot: usize, key: *mut u8) -> Option<NonNull<u8>> {
-        // Acquire pairs with the Release in `restore`: the value is complete.
-        self.keys[slot]
-            .compare_exchange(key, BUSY, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
-            .and_then(NonNull::new)
     }
 
     /// Live to BUSY, whatever the key.
     pub(crate) fn take_any(&self, slot: usize) -> Option<NonNull<u8>> {
         loop {
-            // Relaxed: the compare-exchange in `take_slot` synchronizes.
+            // Relaxed: `take` decides.
             let key = live(self.keys[slot].load(Ordering::Relaxed))?;
-            let taken = self.take_slot(slot, key.as_ptr());
-            if taken.is_some() {
-                return taken;
+            if let Some(stored) = self.take(slot, key.as_ptr()) {
+                return NonNull::new(stored);
             }
         }
     }
@@ -117,6 +153,11 @@ impl<V: Value> Bucket<V> {
     /// BUSY to live, with a new value. Only for the holder.
     #[inline]
     pub(crate) fn publish(&self, slot: usize, key: *mut u8, value: V) {
+        if mutant::on("published before the value is written") {
+            self.restore(slot, key);
+            self.cells[slot].write(value.into_words());
+            return;
+        }
         self.cells[slot].write(value.into_words());
         self.restore(slot, key);
     }
@@ -125,14 +166,17 @@ impl<V: Value> Bucket<V> {
     #[inline]
     pub(crate) fn restore(&self, slot: usize, key: *mut u8) {
         // Release pairs with the Acquire of whoever finds the key.
-        self.keys[slot].store(key, Ordering::Release);
+        self.keys[slot].store(key, weaken("published relaxed", Ordering::Release));
     }
 
     /// BUSY to empty. Only for the holder.
     #[inline]
     pub(crate) fn clear(&self, slot: usize) {
-        // Release pairs with the Acquire in `take_empty`: the value has been read.
-        self.keys[slot].store(ptr::null_mut(), Ordering::Release);
+        // Release pairs with the Acquire in `take`: the value has been read.
+        self.keys[slot].store(
+            ptr::null_mut(),
+            weaken("slot emptied relaxed", Ordering::Release),
+        );
     }
 
     /// The value of a slot. Only for the holder.
@@ -147,18 +191,15 @@ impl<V: Value> Bucket<V> {
     #[inline]
     pub(crate) fn contains(&self, key: *mut u8) -> bool {
         // Acquire pairs with the Release in `restore`.
-        self.keys
-            .iter()
-            .any(|stored| stored.load(Ordering::Acquire) == key)
+        self.slot_with(key, weaken("contains relaxed", Ordering::Acquire))
+            .is_some()
     }
 
     /// Whether a slot is empty.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         // Relaxed: advice about a moment that is over.
-        self.keys
-            .iter()
-            .any(|key| key.load(Ordering::Relaxed).is_null())
+        self.slot_with(ptr::null_mut(), Ordering::Relaxed).is_some()
     }
 
     /// The live keys in this bucket.
@@ -172,35 +213,39 @@ impl<V: Value> Bucket<V> {
 
     /// The value of `key`, if it is live here.
     #[inline]
-    pub(crate) fn get_key(&self, key: *mut u8, route: Route) -> Option<V> {
-        let first = route.slot(SLOTS);
-        self.get_key_at(first, key)
-            .or_else(|| (0..SLOTS).find_map(|slot| self.get_key_at(slot, key)))
-    }
-
-    #[inline]
-    fn get_key_at(&self, slot: usize, key: *mut u8) -> Option<V> {
-        // Relaxed: `get` reads the key again.
-        if self.keys[slot].load(Ordering::Relaxed) != key {
-            return None;
+    pub(crate) fn get_key(&self, key: *mut u8) -> Option<V> {
+        loop {
+            // Relaxed: only a look; `snapshot` reads the key again.
+            let slot = self.slot_with(key, Ordering::Relaxed)?;
+            if let Some((found, words)) = self.snapshot(slot)
+                && found == key
+            {
+                // SAFETY: the key was live, and the words are those of its registration.
+                return Some(unsafe { V::from_words(words) });
+            }
+            // Another thread took the slot between the two looks, so somebody made progress.
         }
-        let (found, value) = self.get(slot)?;
-        (found.as_ptr() == key).then_some(value)
     }
 
-    /// The key and the value of a slot, if it is live. Never a mixture of two registrations.
+    /// The key and the value of a slot, if it is live.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<(NonNull<u8>, V)> {
         loop {
-            // Acquire pairs with the Release in `restore`.
-            let snapshot = self.cells[slot].snapshot(|| self.keys[slot].load(Ordering::Acquire));
             // Without a snapshot, another registration took the slot, so somebody made progress.
-            if let Some((key, words)) = snapshot {
+            if let Some((key, words)) = self.snapshot(slot) {
                 let key = live(key)?;
                 // SAFETY: the key was live, and the words are those of its registration.
                 return Some((key, unsafe { V::from_words(words) }));
             }
         }
+    }
+
+    /// The key of a slot, and the words of the same registration if the key is live; `None` if a
+    /// writer came between.
+    #[inline]
+    fn snapshot(&self, slot: usize) -> Option<(*mut u8, V::Words)> {
+        // Acquire pairs with the Release in `restore`.
+        self.cells[slot].snapshot(|| self.keys[slot].load(weaken("get relaxed", Ordering::Acquire)))
     }
 }
 

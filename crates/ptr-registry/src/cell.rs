@@ -4,6 +4,7 @@
 //! Readers never write. All accesses are atomic, so a reader that comes too late reads stale or
 //! torn words, notices, and throws them away; that is not a data race.
 
+use crate::mutant::{self, weaken};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// The words that a [`Value`](crate::Value) is made of: `()`, `*mut ()`, and tuples and arrays of
@@ -28,7 +29,10 @@ mod sealed {
 #[doc(hidden)]
 pub trait Atoms: Sized {
     type Words: Copy;
+    #[cfg(not(loom))]
     const NULL: Self;
+    #[cfg(loom)]
+    fn null() -> Self;
     fn store(&self, words: Self::Words);
     fn load(&self) -> Self::Words;
 }
@@ -36,7 +40,10 @@ pub trait Atoms: Sized {
 /// The version of a cell.
 #[doc(hidden)]
 pub trait Version: Sized {
+    #[cfg(not(loom))]
     const ZERO: Self;
+    #[cfg(loom)]
+    fn zero() -> Self;
     fn load(&self, ordering: Ordering) -> usize;
     fn bump(&self, ordering: Ordering);
 }
@@ -48,20 +55,37 @@ pub(crate) struct Cell<W: Words> {
 }
 
 impl<W: Words> Cell<W> {
+    #[cfg(not(loom))]
     pub(crate) const EMPTY: Self = Self {
         version: W::Version::ZERO,
         atoms: W::Atoms::NULL,
     };
 
+    #[cfg(loom)]
+    pub(crate) fn empty() -> Self {
+        Self {
+            version: W::Version::zero(),
+            atoms: W::Atoms::null(),
+        }
+    }
+
     /// Replaces the words. Only for the thread that holds the slot BUSY.
     #[inline]
     pub(crate) fn write(&self, words: W) {
+        if size_of::<W>() == 0 {
+            return;
+        }
         // Release: who reads this version (Acquire, in `snapshot`) also sees the slot as BUSY or
         // later, so the key it then finds is not one from before this write.
-        self.version.bump(Ordering::Release);
+        if !mutant::on("value written without a new version") {
+            self.version
+                .bump(weaken("version bumped relaxed", Ordering::Release));
+        }
         // The fence pairs with the one in `snapshot`: who reads a word written below also reads
         // this version or a later one.
-        fence(Ordering::Release);
+        if !mutant::on("no fence before the words are written") {
+            fence(Ordering::Release);
+        }
         self.atoms.store(words);
     }
 
@@ -75,15 +99,23 @@ impl<W: Words> Cell<W> {
     /// came between. `key` must load with Acquire.
     #[inline]
     pub(crate) fn snapshot<K>(&self, key: impl FnOnce() -> K) -> Option<(K, W)> {
+        if size_of::<W>() == 0 {
+            return Some((key(), self.atoms.load()));
+        }
         // The order of these four reads is the whole argument (docs/registry.md, "Values"):
         // the version says that the key is not older than it, the key that the words are not
         // older than the key, the version again that no word is newer.
-        let before = self.version.load(Ordering::Acquire);
+        let before = self
+            .version
+            .load(weaken("version read relaxed", Ordering::Acquire));
         let key = key();
         let words = self.atoms.load();
-        fence(Ordering::Acquire);
+        if !mutant::on("no fence after the words are read") {
+            fence(Ordering::Acquire);
+        }
         let after = self.version.load(Ordering::Relaxed);
-        (before == after).then_some((key, words))
+        let same = before == after || mutant::on("version not compared");
+        same.then_some((key, words))
     }
 }
 
@@ -94,7 +126,10 @@ impl Words for () {
 
 impl Atoms for () {
     type Words = ();
+    #[cfg(not(loom))]
     const NULL: Self = ();
+    #[cfg(loom)]
+    fn null() -> Self {}
 
     #[inline]
     fn store(&self, (): ()) {}
@@ -104,7 +139,10 @@ impl Atoms for () {
 }
 
 impl Version for () {
+    #[cfg(not(loom))]
     const ZERO: Self = ();
+    #[cfg(loom)]
+    fn zero() -> Self {}
 
     #[inline]
     fn load(&self, _: Ordering) -> usize {
@@ -122,7 +160,12 @@ impl Words for *mut () {
 
 impl Atoms for AtomicPtr<()> {
     type Words = *mut ();
+    #[cfg(not(loom))]
     const NULL: Self = AtomicPtr::new(core::ptr::null_mut());
+    #[cfg(loom)]
+    fn null() -> Self {
+        AtomicPtr::new(core::ptr::null_mut())
+    }
 
     #[inline]
     fn store(&self, word: *mut ()) {
@@ -138,7 +181,12 @@ impl Atoms for AtomicPtr<()> {
 }
 
 impl Version for AtomicUsize {
+    #[cfg(not(loom))]
     const ZERO: Self = AtomicUsize::new(0);
+    #[cfg(loom)]
+    fn zero() -> Self {
+        AtomicUsize::new(0)
+    }
 
     #[inline]
     fn load(&self, ordering: Ordering) -> usize {
@@ -160,7 +208,12 @@ impl<W: Words, const N: usize> Words for [W; N] {
 
 impl<A: Atoms, const N: usize> Atoms for [A; N] {
     type Words = [A::Words; N];
+    #[cfg(not(loom))]
     const NULL: Self = [A::NULL; N];
+    #[cfg(loom)]
+    fn null() -> Self {
+        core::array::from_fn(|_| A::null())
+    }
 
     #[inline]
     fn store(&self, words: Self::Words) {
@@ -186,7 +239,12 @@ macro_rules! tuple_words {
 
         impl<$($part: Atoms),+> Atoms for ($($part,)+) {
             type Words = ($($part::Words,)+);
+            #[cfg(not(loom))]
             const NULL: Self = ($($part::NULL,)+);
+            #[cfg(loom)]
+            fn null() -> Self {
+                ($($part::null(),)+)
+            }
 
             #[inline]
             fn store(&self, words: Self::Words) {

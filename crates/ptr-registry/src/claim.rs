@@ -5,7 +5,8 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::bucket::Bucket;
-use crate::table::{Place, Table};
+use crate::mutant;
+use crate::table::Table;
 use crate::value::Value;
 
 /// A registered pointer that one caller holds: nobody else finds it, and its slot is kept.
@@ -20,20 +21,41 @@ use crate::value::Value;
 #[must_use = "a claim that is dropped puts the pointer back"]
 pub struct Claim<'a, V: Value> {
     table: Table<'a, V>,
-    place: Place,
+    bucket: &'a Bucket<V>,
+    /// Whether that bucket is the key's home, so that there are no directions to it.
+    at_home: bool,
+    slot: usize,
     key: NonNull<u8>,
 }
 
 impl<'a, V: Value> Claim<'a, V> {
-    /// For the thread that took `key` at `place` from the live state.
+    /// For the thread that took `key` from the live state, in this slot.
     #[inline]
-    pub(crate) fn new(table: Table<'a, V>, place: Place, key: NonNull<u8>) -> Self {
-        Self { table, place, key }
+    pub(crate) fn new(
+        table: Table<'a, V>,
+        bucket: &'a Bucket<V>,
+        at_home: bool,
+        slot: usize,
+        key: NonNull<u8>,
+    ) -> Self {
+        if mutant::on("slot empty while claimed") {
+            bucket.clear(slot);
+        }
+        Self {
+            table,
+            bucket,
+            at_home,
+            slot,
+            key,
+        }
     }
 
     #[inline]
-    fn bucket(&self) -> &'a Bucket<V> {
-        &self.table.buckets[self.place.bucket]
+    fn take_directions_back(&self) {
+        if !self.at_home {
+            self.table
+                .take_directions_back(self.key.as_ptr(), self.bucket);
+        }
     }
 
     /// The pointer as it was registered.
@@ -47,17 +69,20 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     #[must_use]
     pub fn value(&self) -> V {
-        self.bucket().value(self.place.slot)
+        self.bucket.value(self.slot)
     }
 
     /// Ends the registration: the slot is empty, the value is the caller's.
     #[inline]
     pub fn remove(self) -> V {
         let this = ManuallyDrop::new(self);
+        if mutant::on("slot emptied before the value is read") {
+            this.bucket.clear(this.slot);
+        }
         let value = this.value();
-        this.bucket().clear(this.place.slot);
+        this.bucket.clear(this.slot);
         // Only now: without its directions, a key that is still there would be lost.
-        this.table.forget_way(this.key.as_ptr(), this.place.bucket);
+        this.take_directions_back();
         value
     }
 
@@ -71,15 +96,20 @@ impl<'a, V: Value> Claim<'a, V> {
     #[inline]
     pub fn restore_with(self, value: V) {
         let this = ManuallyDrop::new(self);
-        this.bucket()
-            .publish(this.place.slot, this.key.as_ptr(), value);
+        this.bucket.publish(this.slot, this.key.as_ptr(), value);
     }
 }
 
 impl<V: Value> Drop for Claim<'_, V> {
     #[inline]
     fn drop(&mut self) {
-        self.bucket().restore(self.place.slot, self.key.as_ptr());
+        if mutant::on("dropped claim not restored") {
+            return;
+        }
+        if mutant::on("directions taken back by restore") {
+            self.take_directions_back();
+        }
+        self.bucket.restore(self.slot, self.key.as_ptr());
     }
 }
 

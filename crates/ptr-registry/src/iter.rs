@@ -5,20 +5,20 @@ use core::iter::FusedIterator;
 use core::ptr::NonNull;
 
 use crate::claim::Claim;
-use crate::table::{Places, Table};
+use crate::table::{Slots, Table};
 use crate::value::Value;
 
 /// The live pointers of a registry with their values: see
 /// [`Registry::iter`](crate::Registry::iter).
 pub struct Iter<'a, V: Value> {
-    table: Table<'a, V>,
-    places: Places,
+    slots: Slots<'a, V>,
 }
 
 impl<'a, V: Value> Iter<'a, V> {
     pub(crate) fn new(table: Table<'a, V>) -> Self {
-        let places = Places::new(table.buckets.len());
-        Self { table, places }
+        Self {
+            slots: table.slots(),
+        }
     }
 }
 
@@ -26,13 +26,11 @@ impl<V: Value> Iterator for Iter<'_, V> {
     type Item = (NonNull<u8>, V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let buckets = self.table.buckets;
-        self.places
-            .find_map(|place| buckets[place.bucket].get(place.slot))
+        self.slots.find_map(|(bucket, slot)| bucket.get(slot))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, self.places.size_hint().1)
+        (0, self.slots.size_hint().1)
     }
 }
 
@@ -41,8 +39,7 @@ impl<V: Value> FusedIterator for Iter<'_, V> {}
 impl<V: Value> Clone for Iter<'_, V> {
     fn clone(&self) -> Self {
         Self {
-            table: self.table,
-            places: self.places.clone(),
+            slots: self.slots.clone(),
         }
     }
 }
@@ -56,13 +53,15 @@ impl<V: Value> fmt::Debug for Iter<'_, V> {
 /// Claims on the live pointers of a registry: see [`Registry::claims`](crate::Registry::claims).
 pub struct Claims<'a, V: Value> {
     table: Table<'a, V>,
-    places: Places,
+    slots: Slots<'a, V>,
 }
 
 impl<'a, V: Value> Claims<'a, V> {
     pub(crate) fn new(table: Table<'a, V>) -> Self {
-        let places = Places::new(table.buckets.len());
-        Self { table, places }
+        Self {
+            table,
+            slots: table.slots(),
+        }
     }
 }
 
@@ -71,14 +70,15 @@ impl<'a, V: Value> Iterator for Claims<'a, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let table = self.table;
-        self.places.find_map(|place| {
-            let key = table.buckets[place.bucket].take_any(place.slot)?;
-            Some(Claim::new(table, place, key))
+        self.slots.find_map(|(bucket, slot)| {
+            let key = bucket.take_any(slot)?;
+            let at_home = core::ptr::eq(bucket, table.home_of(key));
+            Some(Claim::new(table, bucket, at_home, slot, key))
         })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, self.places.size_hint().1)
+        (0, self.slots.size_hint().1)
     }
 }
 

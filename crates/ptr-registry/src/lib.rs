@@ -7,6 +7,7 @@ mod cell;
 mod claim;
 mod error;
 mod iter;
+mod mutant;
 mod registry;
 mod route;
 mod signpost;
@@ -18,6 +19,8 @@ pub use cell::Words;
 pub use claim::Claim;
 pub use error::RegisterError;
 pub use iter::{Claims, Drain, Iter};
+#[cfg(loom)]
+pub use registry::route_of;
 pub use registry::{Registry, buckets_for};
 pub use value::Value;
 

@@ -8,9 +8,10 @@ use crate::bucket::{BUSY, Bucket, SLOTS};
 use crate::claim::Claim;
 use crate::error::RegisterError;
 use crate::iter::{Claims, Drain, Iter};
-use crate::route::Steps;
+use crate::mutant;
+use crate::route::{Route, Steps};
 use crate::signpost::MAX_SLOTS;
-use crate::table::{Place, Table};
+use crate::table::{Found, Table};
 use crate::value::Value;
 
 /// How many buckets a registry needs for `capacity` pointers: the smallest number whose slots
@@ -40,26 +41,9 @@ pub struct Registry<const BUCKETS: usize, V: Value = ()> {
     _value: PhantomData<fn(V) -> V>,
 }
 
+/// Making one. Constant, except under loom, whose atomics can't be made in a constant.
+#[cfg(not(loom))]
 impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
-    const SLOTS: usize = {
-        assert!(BUCKETS > 0, "a registry needs at least one bucket");
-        assert!(
-            BUCKETS <= MAX_SLOTS / SLOTS,
-            "a registry has at most MAX_CAPACITY slots"
-        );
-        BUCKETS * SLOTS
-    };
-
-    const STEPS: &'static Steps = &const { Steps::new(BUCKETS) };
-
-    #[inline]
-    fn table(&self) -> Table<'_, V> {
-        Table {
-            buckets: &self.buckets,
-            steps: Self::STEPS,
-        }
-    }
-
     /// An empty registry for `SLOTS_PER_BUCKET * BUCKETS` pointers.
     ///
     /// All its bytes are zero, so a `static` takes no room in the executable.
@@ -87,16 +71,73 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
         );
         let sealed = Self::SLOTS - capacity;
         let mut buckets = [const { Bucket::EMPTY }; BUCKETS];
-        // Spread evenly, so that no bucket overflows much sooner than the others.
         let mut bucket = 0;
         while bucket < BUCKETS {
-            buckets[bucket].seal(sealed / BUCKETS + (bucket < sealed % BUCKETS) as usize);
+            buckets[bucket].seal(share(sealed, bucket, BUCKETS));
             bucket += 1;
         }
         Self {
             buckets,
             sealed,
             _value: PhantomData,
+        }
+    }
+}
+
+/// For the models: the bucket where `ptr` wants to be, and its tag.
+#[cfg(loom)]
+pub fn route_of(ptr: NonNull<u8>, buckets: usize) -> (usize, usize) {
+    let route = Route::of(ptr.as_ptr(), buckets);
+    (route.home, route.tag())
+}
+
+#[cfg(loom)]
+#[allow(missing_docs)]
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    pub fn new() -> Self {
+        Self::with_capacity(Self::SLOTS)
+    }
+
+    pub fn with_capacity(capacity: usize) -> Self {
+        let sealed = Self::SLOTS - capacity;
+        Self {
+            buckets: core::array::from_fn(|bucket| Bucket::sealed(share(sealed, bucket, BUCKETS))),
+            sealed,
+            _value: PhantomData,
+        }
+    }
+
+    /// Whether no bucket gives directions to anywhere.
+    pub fn has_no_directions(&self) -> bool {
+        self.buckets
+            .iter()
+            .all(|bucket| bucket.signpost.read().none())
+    }
+}
+
+/// How many of the sealed slots are in this bucket: spread evenly, so that no bucket overflows
+/// much sooner than the others.
+const fn share(sealed: usize, bucket: usize, buckets: usize) -> usize {
+    sealed / buckets + (bucket < sealed % buckets) as usize
+}
+
+impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
+    const SLOTS: usize = {
+        assert!(BUCKETS > 0, "a registry needs at least one bucket");
+        assert!(
+            BUCKETS <= MAX_SLOTS / SLOTS,
+            "a registry has at most MAX_CAPACITY slots"
+        );
+        BUCKETS * SLOTS
+    };
+
+    const STEPS: &'static Steps = &const { Steps::new(BUCKETS) };
+
+    #[inline]
+    fn table(&self) -> Table<'_, V> {
+        Table {
+            buckets: &self.buckets,
+            steps: Self::STEPS,
         }
     }
 
@@ -116,13 +157,59 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
             return Err(RegisterError::Reserved);
         }
         debug_assert!(!self.contains(ptr), "{ptr:p} is registered already");
-        if self.table().insert(key, value) {
+        let route = Route::of(key, BUCKETS);
+        let home = &self.buckets[route.home];
+        if let Some(slot) = home.take_empty() {
+            home.publish(slot, key, value);
+            Ok(())
+        } else if self.insert_beyond_home(route, key, value) {
             Ok(())
         } else {
             Err(RegisterError::Full {
                 capacity: self.capacity(),
             })
         }
+    }
+
+    // Out of line, but with the number of buckets known.
+    #[inline(never)]
+    fn insert_beyond_home(&self, route: Route, key: *mut u8, value: V) -> bool {
+        self.table().insert_beyond_home(route, key, value)
+    }
+
+    /// Looks into every bucket where the key may be, until `look` finds something.
+    #[inline]
+    fn search<'a, R>(
+        &'a self,
+        key: *mut u8,
+        look: impl Fn(&'a Bucket<V>) -> Option<R>,
+    ) -> Option<Found<'a, V, R>> {
+        let route = Route::of(key, BUCKETS);
+        let home = &self.buckets[route.home];
+        if let Some(what) = look(home) {
+            return Some(Found {
+                bucket: home,
+                at_home: true,
+                what,
+            });
+        }
+        if home.signpost.read().none() {
+            return None;
+        }
+        if mutant::on("search ends at an empty slot") && home.has_room() {
+            return None;
+        }
+        self.search_beyond_home(route, look)
+    }
+
+    // Out of line, but with the number of buckets known.
+    #[inline(never)]
+    fn search_beyond_home<'a, R>(
+        &'a self,
+        route: Route,
+        look: impl Fn(&'a Bucket<V>) -> Option<R>,
+    ) -> Option<Found<'a, V, R>> {
+        self.table().search_beyond_home(route, look)
     }
 
     /// Takes `ptr` out and returns its value; of several callers, one gets it.
@@ -139,10 +226,15 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn claim(&self, ptr: NonNull<u8>) -> Option<Claim<'_, V>> {
         let key = callers_key(ptr)?;
-        let table = self.table();
-        let (bucket, (slot, key)) =
-            table.search(key, |bucket, route| bucket.take_live(key, route))?;
-        Some(Claim::new(table, Place { bucket, slot }, key))
+        let found = self.search(key, |bucket| bucket.take_live(key))?;
+        let (slot, key) = found.what;
+        Some(Claim::new(
+            self.table(),
+            found.bucket,
+            found.at_home,
+            slot,
+            key,
+        ))
     }
 
     /// Whether `ptr` is registered and not claimed.
@@ -151,8 +243,7 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn contains(&self, ptr: NonNull<u8>) -> bool {
         callers_key(ptr).is_some_and(|key| {
-            self.table()
-                .search(key, |bucket, _| bucket.contains(key).then_some(()))
+            self.search(key, |bucket| bucket.contains(key).then_some(()))
                 .is_some()
         })
     }
@@ -161,10 +252,8 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
     #[inline]
     pub fn get(&self, ptr: NonNull<u8>) -> Option<V> {
         let key = callers_key(ptr)?;
-        let (_, value) = self
-            .table()
-            .search(key, |bucket, route| bucket.get_key(key, route))?;
-        Some(value)
+        let found = self.search(key, |bucket| bucket.get_key(key))?;
+        Some(found.what)
     }
 
     /// The live pointers with their values, in no particular order.

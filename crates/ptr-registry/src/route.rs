@@ -11,8 +11,7 @@ const STEPS: usize = 8;
 pub(crate) struct Route {
     /// The bucket where it wants to be.
     pub(crate) home: usize,
-    /// Which of several keys with that home it is, roughly: it chooses the slot to try first, the
-    /// step from bucket to bucket, and the sign that the key leaves behind when it has to move on.
+    /// Which of several keys with that home it is, roughly.
     fraction: u64,
 }
 
@@ -31,12 +30,6 @@ impl Route {
             home: (place >> 64) as usize,
             fraction: place as u64,
         }
-    }
-
-    /// The slot to try first, of `slots` in a bucket.
-    #[inline]
-    pub(crate) fn slot(self, slots: usize) -> usize {
-        ((u128::from(self.fraction) * slots as u128) >> 64) as usize
     }
 
     /// The tag: keys with the same tag take the same steps.

@@ -8,6 +8,7 @@
 //! A search follows the signs with its key's tag, and goes on to the next bucket while there are
 //! passes. Nearly always the word is zero and the search ends at home.
 
+use crate::mutant::{self, weaken};
 use crate::route::TAG_BITS;
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -44,36 +45,34 @@ impl Signpost {
         Self(AtomicUsize::new(0))
     }
 
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
     /// What it says at this moment.
     #[inline]
     pub(crate) fn read(&self) -> Directions {
         // Acquire pairs with the Release in `unlead`: who sees the word without a key's directions
         // also sees the slot without the key.
-        Directions(self.0.load(Ordering::Acquire))
+        Directions(
+            self.0
+                .load(weaken("signpost read relaxed", Ordering::Acquire)),
+        )
     }
 
     /// Directions for a key that is about to be published `distance` steps from here. `false`:
     /// counted as a pass, so the next bucket on its way needs directions too.
     #[inline]
     pub(crate) fn lead(&self, tag: usize, distance: usize) -> bool {
-        let sign = sign(tag, distance);
-        // Relaxed: whoever searches for the key comes after these writes by happens-before, so
+        // Relaxed: whoever searches for the key comes after this write by happens-before, so
         // coherence alone forbids it to read an older word.
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            let free = sign.and_then(|sign| Some((Directions(word).find(0)?, sign)));
-            let new = match free {
-                Some((place, sign)) => word | sign << place,
-                None => word + PASS,
-            };
-            match self
-                .0
-                .compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed)
-            {
-                Ok(_) => return free.is_some(),
-                Err(now) => word = now,
+        self.update(Ordering::Relaxed, |word| {
+            match sign(tag, distance).and_then(|sign| Some((word.find(0)?, sign))) {
+                Some((place, sign)) => (word.0 | sign << place, true),
+                None => (word.0 + PASS, false),
             }
-        }
+        })
     }
 
     /// Takes back what `lead` wrote, after the key is gone. `false`: a pass was taken back, so the
@@ -83,22 +82,40 @@ impl Signpost {
     /// before them, so it doesn't matter whose sign goes.
     #[inline]
     pub(crate) fn unlead(&self, tag: usize, distance: usize) -> bool {
-        let sign = sign(tag, distance);
+        // Release pairs with the Acquire in `read`. It also pairs with the Acquire here: a removal
+        // that goes on from this bucket to the next must not take a sign there before the sign is
+        // there that an earlier removal through this bucket left for others ("Whose sign" in
+        // docs/registry.md). No model can show that this Acquire is missed, because loom carries
+        // out the two steps of a thread in their order; the memory model doesn't promise that.
+        let ordering = if mutant::on("directions taken back without release") {
+            Ordering::Acquire
+        } else {
+            Ordering::AcqRel
+        };
+        self.update(ordering, |word| {
+            match sign(tag, distance).and_then(|sign| Some((word.find(sign)?, sign))) {
+                Some((place, sign)) => (word.0 & !(sign << place), true),
+                None => (word.0.wrapping_sub(PASS), false),
+            }
+        })
+    }
+
+    /// Replaces the word by what `change` makes of it.
+    #[inline]
+    fn update(&self, ordering: Ordering, change: impl Fn(Directions) -> (usize, bool)) -> bool {
+        // Relaxed: only the word that the compare-exchange confirms is used.
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let found = sign.and_then(|sign| Some((Directions(word).find(sign)?, sign)));
-            let new = match found {
-                Some((place, sign)) => word & !(sign << place),
-                None => word - PASS,
-            };
-            // Release pairs with the Acquire in `read`, and with the Acquire here: a removal that
-            // takes its directions from the next bucket sees there what every earlier removal
-            // through this one had registered (docs/registry.md, "Whose sign").
+            let (new, signed) = change(Directions(word));
+            if mutant::on("directions changed by load and store") {
+                self.0.store(new, Ordering::Release);
+                return signed;
+            }
             match self
                 .0
-                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange_weak(word, new, ordering, Ordering::Relaxed)
             {
-                Ok(_) => return found.is_some(),
+                Ok(_) => return signed,
                 Err(now) => word = now,
             }
         }

@@ -1,6 +1,12 @@
 //! The algorithms: how keys get into the buckets, are found there, and leave.
+//!
+//! What happens at home is inlined where it is called. What happens beyond is out of line: it is
+//! rare below seven eighths of the capacity, and would only crowd the callers.
+
+use core::ptr::NonNull;
 
 use crate::bucket::{Bucket, SLOTS};
+use crate::mutant;
 use crate::route::{Route, Steps};
 use crate::value::Value;
 
@@ -19,43 +25,40 @@ impl<V: Value> Clone for Table<'_, V> {
 
 impl<V: Value> Copy for Table<'_, V> {}
 
-/// The place of a slot: the number of its bucket and its own.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) bucket: usize,
-    pub(crate) slot: usize,
+/// Where a search ended.
+pub(crate) struct Found<'a, V: Value, R> {
+    pub(crate) bucket: &'a Bucket<V>,
+    /// Whether that bucket is the key's home.
+    pub(crate) at_home: bool,
+    pub(crate) what: R,
 }
 
 impl<'a, V: Value> Table<'a, V> {
-    #[inline]
-    pub(crate) fn route(self, key: *mut u8) -> Route {
-        Route::of(key, self.buckets.len())
-    }
-
-    /// Publishes `key` in the first bucket on its way that has an empty slot; `false` if none has.
-    #[inline]
-    pub(crate) fn insert(self, key: *mut u8, value: V) -> bool {
-        let route = self.route(key);
-        let bucket = &self.buckets[route.home];
-        match bucket.take_empty(route) {
-            Some(slot) => bucket.publish(slot, key, value),
-            None => return self.insert_beyond_home(route, key, value),
-        }
-        true
-    }
-
-    #[cold]
-    fn insert_beyond_home(self, route: Route, key: *mut u8, value: V) -> bool {
+    /// Publishes `key` in the first bucket beyond its home that has an empty slot; `false` if none
+    /// has, and then nothing was written.
+    #[inline(always)]
+    pub(crate) fn insert_beyond_home(self, route: Route, key: *mut u8, value: V) -> bool {
         let tag = route.tag();
         let mut at = route.home;
         for distance in 1..self.buckets.len() {
+            if distance == 2 && mutant::on("full after two buckets") {
+                break;
+            }
             at = self.steps.after(at, tag, self.buckets.len());
-            if let Some(slot) = self.buckets[at].take_empty(route) {
+            if let Some(slot) = self.buckets[at].take_empty() {
+                if mutant::on("directions after publication") {
+                    self.buckets[at].publish(slot, key, value);
+                    self.give_directions(route, distance);
+                    return true;
+                }
+                if mutant::on("directions given twice") {
+                    self.give_directions(route, distance);
+                }
                 // The directions come before the key: from the moment when it can be found,
                 // it can also be removed, and then they are taken back.
-                self.on_the_way(route, distance, |bucket, distance| {
-                    bucket.signpost.lead(tag, distance)
-                });
+                if !mutant::on("no directions") {
+                    self.give_directions(route, distance);
+                }
                 self.buckets[at].publish(slot, key, value);
                 return true;
             }
@@ -63,31 +66,41 @@ impl<'a, V: Value> Table<'a, V> {
         false
     }
 
-    /// Takes back the directions to `key`, whose slot in bucket `at` was emptied.
-    #[inline]
-    pub(crate) fn forget_way(self, key: *mut u8, at: usize) {
-        let route = self.route(key);
-        if at != route.home {
-            self.forget_way_beyond_home(route, at);
-        }
+    #[inline(always)]
+    fn give_directions(self, route: Route, distance: usize) {
+        self.on_the_way(route, distance, |bucket, distance| {
+            bucket.signpost.lead(route.tag(), distance)
+        });
     }
 
+    /// Takes back the directions to `key`, whose slot in this bucket was emptied.
     #[cold]
-    fn forget_way_beyond_home(self, route: Route, end: usize) {
+    pub(crate) fn take_directions_back(self, key: *mut u8, bucket: &Bucket<V>) {
+        if mutant::on("directions never taken back") {
+            return;
+        }
+        let route = Route::of(key, self.buckets.len());
         let tag = route.tag();
         let mut at = route.home;
         let mut distance = 0;
-        while at != end {
+        while !core::ptr::eq(&self.buckets[at], bucket) {
             at = self.steps.after(at, tag, self.buckets.len());
             distance += 1;
         }
-        self.on_the_way(route, distance, |bucket, distance| {
-            bucket.signpost.unlead(tag, distance)
-        });
+        let take_back = || {
+            self.on_the_way(route, distance, |bucket, distance| {
+                bucket.signpost.unlead(tag, distance)
+            });
+        };
+        take_back();
+        if mutant::on("directions taken back twice") {
+            take_back();
+        }
     }
 
     /// Visits the buckets from home, `distance` steps before the destination, until one step
     /// before it or until `stop` says so.
+    #[inline(always)]
     fn on_the_way(
         self,
         route: Route,
@@ -101,89 +114,90 @@ impl<'a, V: Value> Table<'a, V> {
         }
     }
 
-    /// Looks into every bucket where the key may be, until `look` finds something: the number of
-    /// the bucket, and what it found.
-    #[inline]
-    pub(crate) fn search<R>(
-        self,
-        key: *mut u8,
-        look: impl Fn(&'a Bucket<V>, Route) -> Option<R>,
-    ) -> Option<(usize, R)> {
-        let route = self.route(key);
-        let home = &self.buckets[route.home];
-        if let Some(found) = look(home, route) {
-            return Some((route.home, found));
-        }
-        if home.signpost.read().none() {
-            return None;
-        }
-        self.search_beyond_home(route, look)
-    }
-
-    fn search_beyond_home<R>(
+    /// Looks into every bucket beyond home where the key may be, until `look` finds something.
+    #[inline(always)]
+    pub(crate) fn search_beyond_home<R>(
         self,
         route: Route,
-        look: impl Fn(&'a Bucket<V>, Route) -> Option<R>,
-    ) -> Option<(usize, R)> {
+        look: impl Fn(&'a Bucket<V>) -> Option<R>,
+    ) -> Option<Found<'a, V, R>> {
+        let look_at = |at: usize| {
+            let bucket = &self.buckets[at];
+            look(bucket).map(|what| Found {
+                bucket,
+                at_home: false,
+                what,
+            })
+        };
         let tag = route.tag();
         let mut at = route.home;
         loop {
             let directions = self.buckets[at].signpost.read();
+            if mutant::on("signs not followed") {
+                return None;
+            }
             for distance in directions.distances(tag) {
-                let there = self.steps.ahead(at, tag, distance, self.buckets.len());
-                if let Some(found) = look(&self.buckets[there], route) {
-                    return Some((there, found));
+                let found = look_at(self.steps.ahead(at, tag, distance, self.buckets.len()));
+                if found.is_some() {
+                    return found;
                 }
             }
-            if !directions.passed() {
+            if !directions.passed() || mutant::on("passes not followed") {
                 return None;
             }
             at = self.steps.after(at, tag, self.buckets.len());
             if at == route.home {
                 return None;
             }
-            if let Some(found) = look(&self.buckets[at], route) {
-                return Some((at, found));
+            let found = look_at(at);
+            if found.is_some() {
+                return found;
             }
         }
     }
-}
 
-/// Every place of a table, in order.
-#[derive(Clone)]
-pub(crate) struct Places {
-    next: usize,
-    end: usize,
-}
+    /// The bucket where `key` wants to be.
+    #[inline]
+    pub(crate) fn home_of(self, key: NonNull<u8>) -> &'a Bucket<V> {
+        &self.buckets[Route::of(key.as_ptr(), self.buckets.len()).home]
+    }
 
-impl Places {
-    pub(crate) fn new(buckets: usize) -> Self {
-        Self {
+    /// Every slot, in order: its bucket, and its number there.
+    #[inline]
+    pub(crate) fn slots(self) -> Slots<'a, V> {
+        Slots {
+            buckets: self.buckets,
             next: 0,
-            end: buckets * SLOTS,
         }
     }
 }
 
-impl Iterator for Places {
-    type Item = Place;
+/// A walk over all slots.
+pub(crate) struct Slots<'a, V: Value> {
+    buckets: &'a [Bucket<V>],
+    next: usize,
+}
+
+impl<V: Value> Clone for Slots<'_, V> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl<'a, V: Value> Iterator for Slots<'a, V> {
+    type Item = (&'a Bucket<V>, usize);
 
     #[inline]
-    fn next(&mut self) -> Option<Place> {
-        if self.next == self.end {
-            return None;
-        }
-        let place = Place {
-            bucket: self.next / SLOTS,
-            slot: self.next % SLOTS,
-        };
+    fn next(&mut self) -> Option<Self::Item> {
+        let bucket = self.buckets.get(self.next / SLOTS)?;
+        let slot = self.next % SLOTS;
         self.next += 1;
-        Some(place)
+        Some((bucket, slot))
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end - self.next;
+        let left = self.buckets.len() * SLOTS - self.next;
         (left, Some(left))
     }
 }

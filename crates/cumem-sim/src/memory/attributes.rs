@@ -85,7 +85,6 @@ unsafe fn put_nothing(data: *mut c_void, attribute: CUpointer_attribute) -> Answ
             | P::CU_POINTER_ATTRIBUTE_DEVICE_POINTER
             | P::CU_POINTER_ATTRIBUTE_HOST_POINTER
             | P::CU_POINTER_ATTRIBUTE_BUFFER_ID
-            | P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR
             | P::CU_POINTER_ATTRIBUTE_RANGE_SIZE
             | P::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES
             | P::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
@@ -93,6 +92,8 @@ unsafe fn put_nothing(data: *mut c_void, attribute: CUpointer_attribute) -> Answ
             | P::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR
             | P::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => put_as(data, 0u64),
             P::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => put_as::<c_int>(data, -2),
+            // Left as it was.
+            P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => Ok(()),
             P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
             | P::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
             | P::CU_POINTER_ATTRIBUTE_IS_MANAGED
@@ -114,6 +115,9 @@ impl Instance {
         pointer: CUdeviceptr,
     ) -> Answer {
         let state = self.state();
+        if let Some(current) = self.top_of_stack() {
+            state.context(current)?;
+        }
         let (base, one) = state
             .find(pointer)
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;

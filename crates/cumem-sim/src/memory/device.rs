@@ -35,9 +35,6 @@ impl Instance {
     }
 
     pub(crate) unsafe fn cuMemFree_v2(&self, pointer: CUdeviceptr) -> Answer {
-        if pointer == 0 {
-            return Ok(());
-        }
         self.free(pointer, Call::cuMemFree_v2, |kind| {
             matches!(kind, Kind::Device | Kind::Managed | Kind::StreamOrdered)
         })

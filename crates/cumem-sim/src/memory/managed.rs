@@ -119,7 +119,8 @@ impl Instance {
     fn check_place(&self, place: Place) -> Answer {
         match place.kind {
             CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
-                self.is_device(place.id)?;
+                self.is_device(place.id)
+                    .map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
                 if self.config().concurrent_managed_access() {
                     Ok(())
                 } else {
@@ -141,6 +142,7 @@ impl Instance {
         place: Place,
     ) -> Answer {
         let mut state = self.state();
+        self.current(&state)?;
         let allocation = state.managed(pointer, bytes)?;
         let (first, end) = pages(pointer, bytes);
         use CUmem_advise as A;
@@ -344,6 +346,7 @@ impl Instance {
         length: usize,
     ) -> Answer {
         let mut state = self.state();
+        self.current(&state)?;
         let (first, end) = pages(pointer, length);
         let runs = state.managed(pointer, length)?.advice.runs(first, end);
         // SAFETY: the caller gave `bytes` bytes.
@@ -363,6 +366,7 @@ impl Instance {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         let mut state = self.state();
+        self.current(&state)?;
         let (first, end) = pages(pointer, length);
         let runs = state.managed(pointer, length)?.advice.runs(first, end);
         for at in 0..count {

@@ -51,9 +51,6 @@ impl Instance {
     }
 
     pub(crate) unsafe fn cuMemFreeHost(&self, pointer: *mut c_void) -> Answer {
-        if pointer.is_null() {
-            return Ok(());
-        }
         self.free(pointer.addr() as u64, Call::cuMemFreeHost, |kind| {
             kind == Kind::Pinned
         })
@@ -114,7 +111,7 @@ impl Instance {
             .next_back()
             .filter(|&(&base, one)| base + one.bytes as u64 > first);
         match overlaps.map(|(_, one)| one.kind) {
-            Some(Kind::Registered | Kind::Pinned) => {
+            Some(Kind::Registered) => {
                 return Err(CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
             }
             Some(_) => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
@@ -141,19 +138,26 @@ impl Instance {
     }
 
     pub(crate) unsafe fn cuMemHostUnregister(&self, pointer: *mut c_void) -> Answer {
+        if pointer.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
         let mut state = self.state();
         let address = pointer.addr() as u64;
         let kind = state.allocations.get(&address).map(|one| one.kind);
         if kind != Some(Kind::Registered) {
+            let inside = state.find(address).map(|(_, one)| one.kind);
             state
                 .history
-                .refused(address, Call::cuMemHostUnregister, kind);
-            return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+                .refused(address, Call::cuMemHostUnregister, inside);
+            return Err(match inside {
+                Some(_) => CUresult::CUDA_ERROR_INVALID_VALUE,
+                None => CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+            });
         }
         let Some(allocation) = state.remove(address) else {
             return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
         };
-        let ends = state.ends_of_device(allocation.device);
+        let ends = state.ends_of_context(allocation.context);
         let mut state = self.wait_for(state, &ends);
         state.give_back(&allocation);
         Ok(())

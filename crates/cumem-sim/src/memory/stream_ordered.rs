@@ -17,8 +17,12 @@ impl Instance {
         pool: usize,
         stream: usize,
     ) -> Answer {
-        if pointer.is_null() || bytes == 0 {
+        if pointer.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        if bytes == 0 {
+            // SAFETY: it isn't null, and the caller gave a place for one.
+            return unsafe { put(pointer, 0) };
         }
         let (block, device) = self.take_from_pool(state, pool, stream, bytes)?;
         let address = block.address();
@@ -69,7 +73,11 @@ impl Instance {
         let stream = self.find_stream(&mut state, stream)?;
         let kind = state.allocations.get(&pointer).map(|one| one.kind);
         if pointer == 0 {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Ok(());
+        }
+        if kind == Some(Kind::Managed) {
+            state.history.refused(pointer, Call::cuMemFreeAsync, kind);
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         if !matches!(kind, Some(Kind::StreamOrdered | Kind::Device)) {
             state.history.refused(pointer, Call::cuMemFreeAsync, kind);
@@ -80,9 +88,9 @@ impl Instance {
         };
         let work = match &allocation.store {
             Store::Block(block) if allocation.pool != 0 => {
-                let block = block.clone();
+                let (block, bytes) = (block.clone(), allocation.bytes);
                 let pool = allocation.pool;
-                let block = state.free_in_stream(pool, stream, block);
+                let block = state.free_in_stream(pool, stream, block, bytes);
                 Work::GiveToPool { pool, block }
             }
             _ => Work::Free(Box::new(allocation)),

@@ -174,6 +174,20 @@ impl State {
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 
+    /// The mappings in a range, none of which reaches beyond it.
+    fn whole_mappings(&self, pointer: u64, bytes: usize) -> Answer<Vec<u64>> {
+        let end = pointer + bytes as u64;
+        let cut = |at: u64| {
+            let before = self.allocations.range(..at).next_back();
+            before.is_some_and(|(&base, one)| base + one.bytes as u64 > at)
+        };
+        if cut(pointer) || cut(end) {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let inside = self.allocations.range(pointer..end);
+        Ok(inside.map(|(&base, _)| base).collect())
+    }
+
     /// The mappings that make up a range, exactly.
     fn mappings(&self, pointer: u64, bytes: usize) -> Answer<Vec<u64>> {
         let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -355,11 +369,14 @@ impl Instance {
 
     pub(crate) unsafe fn cuMemUnmap(&self, pointer: CUdeviceptr, bytes: usize) -> Answer {
         let state = self.state();
-        let mappings = state.mappings(pointer, bytes)?;
-        let device = state.allocations[&mappings[0]].device;
+        state.reservation(pointer, bytes)?;
+        let device = match state.whole_mappings(pointer, bytes)?.first() {
+            Some(first) => state.allocations[first].device,
+            None => return Ok(()),
+        };
         let ends = state.ends_of_device(device);
         let mut state = self.wait_for(state, &ends);
-        for at in state.mappings(pointer, bytes)? {
+        for at in state.whole_mappings(pointer, bytes)? {
             let Some(allocation) = state.remove(at) else {
                 continue;
             };

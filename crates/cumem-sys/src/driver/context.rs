@@ -119,6 +119,7 @@ impl Driver {
     ///
     /// # Safety
     /// The context is one that the driver handed out.
+    #[inline]
     pub unsafe fn ctx_push_current(&self, context: CUcontext) -> Result<(), CuError> {
         // SAFETY: the caller's promise.
         unsafe { self.table().cuCtxPushCurrent_v2(context) }
@@ -128,6 +129,7 @@ impl Driver {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_CONTEXT` if none is current.
+    #[inline]
     pub fn ctx_pop_current(&self) -> Result<CUcontext, CuError> {
         let mut context = ptr::null_mut();
         // SAFETY: the call writes one value to a local.
@@ -152,6 +154,7 @@ impl Driver {
     ///
     /// # Errors
     /// The driver's answer.
+    #[inline]
     pub fn ctx_get_current(&self) -> Result<CUcontext, CuError> {
         let mut context = ptr::null_mut();
         // SAFETY: the call writes one value to a local.

@@ -62,8 +62,9 @@ impl Driver {
     /// The driver's answer.
     ///
     /// # Safety
-    /// The function's module is live; the stream is live, or null; each argument points to a value of the
-    /// type that the kernel declares at its place; and what the kernel does with them is sound.
+    /// The function's module is live; the stream is live, or null; `arguments` has one pointer for each
+    /// parameter of the kernel, to a value of the type that the kernel declares there; and what the
+    /// kernel does with them is sound.
     pub unsafe fn launch_kernel(
         &self,
         function: CUfunction,

@@ -28,6 +28,7 @@ impl Driver {
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` for 0 bytes, `CUDA_ERROR_INVALID_CONTEXT` with no context current,
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    #[inline]
     pub fn mem_alloc(&self, bytes: usize) -> Result<CUdeviceptr, CuError> {
         let mut pointer = 0;
         // SAFETY: the call writes one value to a local.
@@ -39,6 +40,7 @@ impl Driver {
     ///
     /// # Errors
     /// As for [`mem_alloc`](Self::mem_alloc).
+    #[inline]
     pub fn mem_alloc_managed(
         &self,
         bytes: usize,
@@ -60,6 +62,7 @@ impl Driver {
     /// # Safety
     /// `pointer` came from one of those calls, was not freed since, and nothing (the host, a kernel, a
     /// copy under way) uses its memory any more; or it is 0.
+    #[inline]
     pub unsafe fn mem_free(&self, pointer: CUdeviceptr) -> Result<(), CuError> {
         // SAFETY: the caller's promise.
         unsafe { self.table().cuMemFree_v2(pointer) }
@@ -72,6 +75,7 @@ impl Driver {
     /// # Errors
     /// `CUDA_ERROR_INVALID_CONTEXT` with no context current, `CUDA_ERROR_OUT_OF_MEMORY` when the host
     /// has no more to lock.
+    #[inline]
     pub fn mem_host_alloc(&self, bytes: usize, flags: u32) -> Result<*mut c_void, CuError> {
         let mut pointer = ptr::null_mut();
         // SAFETY: the call writes one value to a local.
@@ -88,6 +92,7 @@ impl Driver {
     /// # Safety
     /// `pointer` came from that call, was not freed since, and nothing (the host, a kernel, a copy under
     /// way) uses its memory any more; or it is null.
+    #[inline]
     pub unsafe fn mem_free_host(&self, pointer: *mut c_void) -> Result<(), CuError> {
         // SAFETY: the caller's promise.
         unsafe { self.table().cuMemFreeHost(pointer) }
@@ -184,6 +189,7 @@ impl Driver {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_DEVICE` on devices without concurrent managed access.
+    #[inline]
     pub fn mem_advise(
         &self,
         pointer: CUdeviceptr,

@@ -19,6 +19,7 @@ impl Driver {
     ///
     /// # Safety
     /// The stream is live, or null.
+    #[inline]
     pub unsafe fn mem_alloc_async(
         &self,
         bytes: usize,
@@ -38,6 +39,7 @@ impl Driver {
     ///
     /// # Safety
     /// The pool is live; the stream is live, or null.
+    #[inline]
     pub unsafe fn mem_alloc_from_pool_async(
         &self,
         bytes: usize,
@@ -61,6 +63,7 @@ impl Driver {
     /// # Safety
     /// The pointer came from an allocation of the driver and was not freed since; the stream is live, or
     /// null; whatever uses the memory comes before this in stream order.
+    #[inline]
     pub unsafe fn mem_free_async(
         &self,
         pointer: CUdeviceptr,

@@ -187,9 +187,6 @@ CALL(cuMemAdvise, unsigned long long pointer, size_t bytes, int advice, int devi
     fixture_device = device;
 END
 
-#ifdef HIDDEN_ADVISE
-static
-#endif
 CALL(advise_v2, unsigned long long pointer, size_t bytes, int advice, struct location location)
     fixture_location[0] = location.type;
     fixture_location[1] = location.id;
@@ -198,20 +195,6 @@ END
 #ifdef EXPORTED_ADVISE
 int cuMemAdvise_v2(unsigned long long pointer, size_t bytes, int advice, struct location location) {
     return advise_v2(pointer, bytes, advice, location);
-}
-#endif
-
-/* Hands out the location form only to who asks for an API that has it, and answers all else with
- * success and a null pointer. */
-#ifdef HIDDEN_ADVISE
-int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long long flags,
-                        int *status) {
-    int is_advise = strcmp(name, "cuMemAdvise") == 0;
-    if (is_advise)
-        fixture_asked_version = version;
-    *found = is_advise && version >= 12020 ? (void *)advise_v2 : 0;
-    *status = *found ? 0 : is_advise ? 2 : 1;
-    return SUCCESS;
 }
 #endif
 
@@ -249,3 +232,24 @@ LEGACY(cuDeviceGetUuid, void *uuid, int device)
 LEGACY(cuStreamDestroy, void *stream)
 LEGACY(cuEventDestroy, void *event)
 LEGACY(cuGetProcAddress, const char *name, void **found, int version, unsigned long long flags)
+
+/* Hands out the location form only to who asks for an API that has it, and the oldest way to free to
+ * everybody. Answers all else with success and a null pointer, but for a version above its own. */
+#ifdef LOOK_UP
+int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long long flags,
+                        int *status) {
+    int is_advise = strcmp(name, "cuMemAdvise") == 0;
+    if (version > VERSION)
+        return INVALID_VALUE;
+    if (is_advise && version >= 12020) {
+        fixture_asked_version = version;
+        *found = (void *)advise_v2;
+    } else if (strcmp(name, "cuMemFree") == 0) {
+        *found = (void *)cuMemFree;
+    } else {
+        *found = 0;
+    }
+    *status = *found ? 0 : is_advise ? 2 : 1;
+    return SUCCESS;
+}
+#endif

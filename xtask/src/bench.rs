@@ -1,0 +1,59 @@
+//! `cargo xtask bench`: the measurements, each with a summary and a JSON file in `target/bench`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+use xshell::cmd;
+
+use crate::workspace;
+
+/// Options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// What a backend costs over the raw driver calls, with cudarc beside both.
+    Backends {
+        /// Fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        /// The driver: `real`, `sim` or a library's path; the real one where there is one.
+        #[arg(long, value_name = "DRIVER")]
+        driver: Option<String>,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.what {
+        What::Backends { quick, driver } => backends(*quick, driver.as_deref()),
+    }
+}
+
+fn backends(quick: bool, driver: Option<&str>) -> Result<()> {
+    let shell = workspace::shell()?;
+    let out = output_folder()?.join("backends.json");
+    let quick = quick.then_some("--quick");
+    let driver = driver.map(|driver| ["--driver", driver]);
+    let driver = driver.iter().flatten();
+    cmd!(
+        shell,
+        "cargo run --release --locked --package cumem-benches --bin bench-backends --
+         --out {out} {driver...} {quick...}"
+    )
+    .run()?;
+    println!("wrote {}", out.display());
+    Ok(())
+}
+
+/// Where the JSON files go.
+fn output_folder() -> Result<PathBuf> {
+    let folder = workspace::root()?.join("target/bench");
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
