@@ -6,7 +6,7 @@ pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 #[cfg(cumem_pool_loom)]
 pub(crate) use self::exhaustive::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
-pub(crate) use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// `count` atomics that all hold zero.
 ///
@@ -47,7 +47,8 @@ pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU32]> {
 /// writes: relaxed, it synchronizes nothing, and tells loom that the order matters.
 #[cfg(cumem_pool_loom)]
 mod exhaustive {
-    use super::Ordering;
+    use core::sync::atomic::Ordering;
+
     use loom::sync::atomic;
 
     macro_rules! exhaustive {
