@@ -3,6 +3,7 @@
 //! Each command is one module with a clap `Args` type and a `run` function.
 
 mod bench;
+mod bench_pool;
 mod bindgen;
 mod ci;
 mod cuda;

@@ -13,7 +13,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cumem-pinned", &["cumem-backend", "cumem-sys"]),
     ("cumem-virtual", &["cumem-backend", "cumem-sys"]),
     ("cumem-sim", &["cumem-sys"]),
-    ("cumem-pool", &["cumem-backend", "cumem-sys", "ptr-registry"]),
+    (
+        "cumem-pool",
+        &["cumem-backend", "cumem-sys", "ptr-registry"],
+    ),
     (
         "cumem",
         &[
