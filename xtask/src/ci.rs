@@ -41,6 +41,11 @@ const STAGES: &[(&str, &str, Body)] = &[
         crate::linked::stage,
     ),
     (
+        "sim",
+        "the simulated libcuda.so.1, loaded by path, does what the list says",
+        crate::sim::stage,
+    ),
+    (
         "windows",
         "cumem-sys compiles for Windows",
         crate::windows::stage,

@@ -8,6 +8,7 @@ mod bindgen;
 mod ci;
 mod cuda;
 mod linked;
+mod sim;
 mod windows;
 mod workspace;
 
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::Args),
     /// Generate the driver bindings from NVIDIA's headers, or check them.
     Bindgen(bindgen::Args),
+    /// Build the simulated driver as a library that programs load as libcuda.so.1.
+    Sim(sim::Args),
     /// Run the GPU tests here, or pack them for a GPU machine without Rust.
     Cuda(cuda::Args),
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Ci(args) => ci::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Bindgen(args) => bindgen::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Cuda(args) => cuda::run(&args),
     };
     match result {

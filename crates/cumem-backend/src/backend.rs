@@ -269,7 +269,10 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         stream: CUstream,
         site: &'static Location<'static>,
     ) -> Result<NonNull<u8>, AllocFailure> {
-        if !self.registry.has_room() {
+        // What is live is what the registry holds; two counters say it, where looking for a free
+        // slot would read all of a full table. A full table that they miss, because other threads
+        // are at work, is found when the pointer is registered.
+        if self.counters.holds(self.registry.capacity()) {
             return Err(self.registry_full());
         }
         let driver = self.driver().map_err(AllocFailure::Driver)?;

@@ -1,6 +1,7 @@
 //! What a backend counted.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crossbeam_utils::CachePadded;
 
@@ -47,11 +48,13 @@ pub struct Statistics {
 
 /// The counters behind [`Statistics`].
 ///
-/// All accesses are `Relaxed`: a counter is a number of its own, and no other memory is published
-/// or read through it.
+/// They only grow (but for [`not_registered`](Self::not_registered)); what is live is a difference,
+/// so that an allocation and its release cost two additions each. Accesses are `Relaxed` where nothing
+/// else is said: a counter is a number of its own, and no other memory is published or read through
+/// it.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// On one cache line together, away from the registry's: written by every allocation.
+    /// On cache lines away from the registry's: written by every allocation and release.
     hot: CachePadded<Hot>,
     asked_in_vain: AtomicU64,
     registry_full: AtomicU64,
@@ -68,9 +71,10 @@ pub(crate) struct Counters {
 struct Hot {
     allocated: AtomicU64,
     allocated_bytes: AtomicU64,
-    released: AtomicU64,
-    live_bytes: AtomicUsize,
-    peak_bytes: AtomicUsize,
+    /// Allocations that ended: released, or gone.
+    ended: AtomicU64,
+    ended_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
 }
 
 impl Counters {
@@ -79,9 +83,9 @@ impl Counters {
             hot: CachePadded::new(Hot {
                 allocated: AtomicU64::new(0),
                 allocated_bytes: AtomicU64::new(0),
-                released: AtomicU64::new(0),
-                live_bytes: AtomicUsize::new(0),
-                peak_bytes: AtomicUsize::new(0),
+                ended: AtomicU64::new(0),
+                ended_bytes: AtomicU64::new(0),
+                peak_bytes: AtomicU64::new(0),
             }),
             asked_in_vain: AtomicU64::new(0),
             registry_full: AtomicU64::new(0),
@@ -95,94 +99,128 @@ impl Counters {
         }
     }
 
+    /// Whether at least `count` allocations were live at some moment of this call.
+    #[inline]
+    pub(crate) fn holds(&self, count: usize) -> bool {
+        // In this order: what ended is read after what was allocated, so the
+        // difference is at most what was live in between. The other way round it could be any
+        // number, had other threads allocated and released in the meantime. Acquire keeps the
+        // compiler and the machine to the order; it pairs with no store.
+        let allocated = self.hot.allocated.load(Acquire);
+        let ended = self.hot.ended.load(Relaxed);
+        allocated.saturating_sub(ended) >= count as u64
+    }
+
+    fn live(&self) -> usize {
+        let ended = self.hot.ended.load(Relaxed);
+        self.hot.allocated.load(Relaxed).saturating_sub(ended) as usize
+    }
+
+    fn live_bytes(&self) -> u64 {
+        let ended = self.hot.ended_bytes.load(Relaxed);
+        self.hot.allocated_bytes.load(Relaxed).saturating_sub(ended)
+    }
+
     /// The driver was asked for memory, and it did not become an allocation.
     #[cold]
     pub(crate) fn asked_in_vain(&self) {
         self.asked_in_vain.fetch_add(1, Relaxed);
     }
 
-    /// Counted before the pointer can be released, so that the live bytes never wrap below zero.
+    /// Counted before the pointer can be released, so that nothing ends that wasn't allocated.
     #[inline]
     pub(crate) fn allocated(&self, bytes: usize) {
         let hot = &*self.hot;
+        // Read before the addition: beside releases on other threads, the peak may be too high by
+        // what they release in this instant, never too low.
+        let ended = hot.ended_bytes.load(Relaxed);
         hot.allocated.fetch_add(1, Relaxed);
-        hot.allocated_bytes.fetch_add(bytes as u64, Relaxed);
-        let live = hot.live_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let before = hot.allocated_bytes.fetch_add(bytes as u64, Relaxed);
+        let live = (before + bytes as u64).saturating_sub(ended);
         if live > hot.peak_bytes.load(Relaxed) {
             hot.peak_bytes.fetch_max(live, Relaxed);
         }
     }
 
     /// Takes back [`allocated`](Self::allocated) for memory that could not be registered.
+    #[cold]
     pub(crate) fn not_registered(&self, bytes: usize) {
         let hot = &*self.hot;
         hot.allocated.fetch_sub(1, Relaxed);
         hot.allocated_bytes.fetch_sub(bytes as u64, Relaxed);
-        hot.live_bytes.fetch_sub(bytes, Relaxed);
         self.asked_in_vain();
     }
 
     #[inline]
     pub(crate) fn released(&self, bytes: usize) {
-        self.hot.released.fetch_add(1, Relaxed);
-        self.hot.live_bytes.fetch_sub(bytes, Relaxed);
+        self.hot.ended.fetch_add(1, Relaxed);
+        self.hot.ended_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn gone(&self, bytes: usize) {
         self.gone.fetch_add(1, Relaxed);
-        self.hot.live_bytes.fetch_sub(bytes, Relaxed);
+        self.released(bytes);
     }
 
+    #[cold]
     pub(crate) fn registry_full(&self) {
         self.registry_full.fetch_add(1, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn not_owned(&self) {
         self.not_owned.fetch_add(1, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn release_refused(&self) {
         self.release_refused.fetch_add(1, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn left_to_process_exit(&self) {
         self.left_to_process_exit.fetch_add(1, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn advice_refused(&self) {
         self.advice_refused.fetch_add(1, Relaxed);
     }
 
+    #[cold]
     pub(crate) fn lost(&self) {
         self.lost.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn reset_peak(&self) {
-        let hot = &*self.hot;
-        hot.peak_bytes.store(hot.live_bytes.load(Relaxed), Relaxed);
+        self.hot.peak_bytes.store(self.live_bytes(), Relaxed);
     }
 
     pub(crate) fn read(&self) -> Statistics {
         let hot = &*self.hot;
-        let ended = hot.released.load(Relaxed) + self.gone.load(Relaxed);
+        let gone = self.gone.load(Relaxed);
+        let live = self.live();
+        let live_bytes = self.live_bytes() as usize;
         let allocated = hot.allocated.load(Relaxed);
         Statistics {
-            live: allocated.saturating_sub(ended) as usize,
-            live_bytes: hot.live_bytes.load(Relaxed),
-            peak_bytes: hot.peak_bytes.load(Relaxed),
+            live,
+            live_bytes,
+            peak_bytes: hot.peak_bytes.load(Relaxed) as usize,
             allocated,
             allocated_bytes: hot.allocated_bytes.load(Relaxed),
-            released: hot.released.load(Relaxed),
+            released: hot.ended.load(Relaxed).saturating_sub(gone),
             driver_allocations: allocated + self.asked_in_vain.load(Relaxed),
             registry_full: self.registry_full.load(Relaxed),
             failed: self.failed.load(Relaxed),
             not_owned: self.not_owned.load(Relaxed),
             release_refused: self.release_refused.load(Relaxed),
-            gone: self.gone.load(Relaxed),
+            gone,
             left_to_process_exit: self.left_to_process_exit.load(Relaxed),
             advice_refused: self.advice_refused.load(Relaxed),
             lost: self.lost.load(Relaxed),

@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) reservations: BTreeMap<u64, Reservation>,
     pub(crate) handles: HashMap<u64, Handle>,
     pub(crate) history: History,
+    /// How many pieces of work were put into streams.
+    pub(crate) work_count: u64,
     /// How many hold the streams.
     pub(crate) holds: usize,
     /// No more work is begun.

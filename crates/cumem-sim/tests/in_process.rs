@@ -120,10 +120,13 @@ fn a_context_is_destroyed_at_a_chosen_moment() {
         .collect();
     sim.inject(Fault::destroys_context("cuMemFree_v2", 2));
     free(&driver, pointers[0]).unwrap();
-    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-    assert_eq!(code(free(&driver, pointers[1])), invalid);
+    assert!(free(&driver, pointers[1]).is_err());
     let gone = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
     assert_eq!(code(driver.mem_alloc(256)), gone);
+    assert_eq!(code(free(&driver, pointers[2])), gone);
+    driver.ctx_pop_current().unwrap();
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    assert_eq!(code(free(&driver, pointers[2])), invalid);
     let books = sim.books();
     assert_eq!((books.live.len(), books.ended_with_context), (0, 2));
     assert_eq!((books.leaked[0].count, books.leaked[0].bytes), (2, 8192));
