@@ -8,6 +8,7 @@ mod bindgen;
 mod ci;
 mod cuda;
 mod linked;
+mod pool;
 mod sim;
 mod windows;
 mod workspace;
