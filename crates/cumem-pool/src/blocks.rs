@@ -19,7 +19,7 @@
 //! released twice is noticed by exactly one of the two. The only rule for hints: who makes a block
 //! `cached` then writes one.
 
-use crate::class::{CLASSES, GRANULES_PER_CHUNK};
+use crate::class::{CLASSES, GRANULES_PER_CHUNK, GRANULES_PER_PAGE};
 use crate::sync::{Acquire, AtomicU8, Relaxed, Release, zeroed_bytes};
 
 const N: u8 = CLASSES as u8;
@@ -68,9 +68,18 @@ pub(crate) enum NotLive {
 }
 
 /// The states of all granules.
+///
+/// The states of one page's granules fill two cache lines, and begin with one: threads whose blocks
+/// are in different pages don't slow each other down.
 pub(crate) struct Blocks {
     states: Box<[AtomicU8]>,
+    /// How many bytes lie before the first state.
+    skipped: usize,
 }
+
+/// Two cache lines, which some processors fetch together.
+const ALIGNMENT: usize = GRANULES_PER_PAGE as usize;
+const _: () = assert!(ALIGNMENT == 128);
 
 impl Blocks {
     pub(crate) fn new(chunks: usize) -> Self {
@@ -79,18 +88,21 @@ impl Blocks {
 
     /// So many granules; a model takes few.
     pub(crate) fn with_granules(granules: usize) -> Self {
-        Self {
-            states: zeroed_bytes(granules),
-        }
+        let states = zeroed_bytes(granules + ALIGNMENT);
+        // Aligned by hand: the system's allocator gives zeroed memory untouched only with its own
+        // alignment.
+        let skipped = states.as_ptr().addr().wrapping_neg() % ALIGNMENT;
+        Self { states, skipped }
     }
 
     pub(crate) fn chunks(&self) -> usize {
+        // Less than a chunk's are left over for the alignment.
         self.states.len() / GRANULES_PER_CHUNK as usize
     }
 
     #[inline]
     fn state(&self, block: u32) -> &AtomicU8 {
-        &self.states[block as usize]
+        &self.states[self.skipped + block as usize]
     }
 
     #[inline]
@@ -186,7 +198,7 @@ impl Blocks {
 
     /// Forgets what the granules were, before other memory takes their numbers.
     pub(crate) fn clear(&self, start: u32, count: u32) {
-        for state in &self.states[start as usize..][..count as usize] {
+        for state in &self.states[self.skipped + start as usize..][..count as usize] {
             state.store(NEVER, Relaxed);
         }
     }

@@ -61,7 +61,7 @@ impl PoolConfig {
 
     /// Records the size and the source line of every live block, for
     /// [`leak_report`](crate::Pool::leak_report) and `find`. Costs two stores an allocation, and
-    /// 32 bytes of host memory for each KiB of `max_bytes`, at once. Off unless asked for.
+    /// 48 bytes of host memory for each KiB of `max_bytes`, at once. Off unless asked for.
     pub const fn record_sites(mut self, record: bool) -> Self {
         self.record_sites = record;
         self

@@ -58,9 +58,10 @@
 //! - A second release is refused as long as the block is not somebody else's by then: a pointer
 //!   that was released, and handed out again, is live. The same holds for a pointer into a segment
 //!   that was given back, if new memory lies at its address.
-//! - The bookkeeping's address space is proportional to the limit: for each GiB, 3 MiB for bytes
-//!   and spans' bits, of which what was never used is never committed on systems that commit
+//! - The bookkeeping's address space is proportional to the limit: 4 MiB for each GiB, of
+//!   which what was never used is never committed on systems that commit
 //!   memory on first use. An `OrderedPool` adds 36 MiB for each GiB.
+//! - Blocks below 2 KiB that different threads have may share a cache line of states.
 //! - Threads beyond [`PoolConfig::threads`] share one cache behind a lock.
 
 mod addresses;

@@ -118,6 +118,7 @@ impl<B: MemoryBackend> Pool<B> {
             segments: spans.segments().len(),
             free_bytes: spans.free_bytes(),
             largest_free: spans.largest_free(),
+            handed_out: spans.large_taken(),
             refused: self.refused.load(Relaxed),
             failed: self.failed.load(Relaxed),
             ..PoolStatistics::default()
@@ -459,6 +460,7 @@ unsafe impl<B: MemoryBackend> MemoryBackend for Pool<B> {
         statistics.live_bytes = read.live_bytes;
         statistics.peak_bytes = read.peak_block_bytes;
         statistics.allocated = read.handed_out;
+        statistics.released = read.handed_out.saturating_sub(read.live as u64);
         statistics.failed = read.failed;
         statistics.not_owned = read.refused;
         statistics.driver_allocations = below.driver_allocations;

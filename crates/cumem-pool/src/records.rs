@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 use crate::class::GRANULES_PER_CHUNK;
 
-/// The size and the source line of each live block, by granule. Two words for each granule: 32
-/// bytes for each kibibyte of memory, which is why it is a choice.
+/// The size and the source line of each live block, by granule: two words for each, which is why it is
+/// a choice.
 pub(crate) struct Records {
     sizes: Box<[AtomicUsize]>,
     sites: Box<[AtomicPtr<Location<'static>>]>,

@@ -117,7 +117,11 @@ impl Shared {
     fn take_from(&self, cache: &Cache, class: usize) -> Option<u32> {
         let block = match self.take_cached(cache, class) {
             Some(block) => block,
-            None => self.refill(cache, class)?,
+            None => {
+                let block = self.refill(cache, class)?;
+                cache.missed(class);
+                block
+            }
         };
         cache.handed_out(class);
         Some(block)
@@ -136,7 +140,6 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn refill(&self, cache: &Cache, class: usize) -> Option<u32> {
-        cache.missed(class);
         while self.depot.get(class, |hint| {
             let kept = cache.push(class, hint);
             debug_assert!(kept, "a bundle fits into an empty cache");
@@ -251,7 +254,7 @@ impl Shared {
             }
             Size::Large => {
                 let mut spans = self.lock();
-                spans.resume_large(block);
+                spans.stop_waiting(block);
                 spans.give_large(block);
             }
         }

@@ -47,6 +47,8 @@ pub(crate) struct Spans {
     /// Blocks that are out of the spans, for each class.
     out: [usize; CLASSES],
     large: usize,
+    /// How many were ever taken.
+    large_taken: u64,
     large_bytes: usize,
     /// Of those, the ones that wait for a stream.
     pending: usize,
@@ -68,6 +70,7 @@ impl Spans {
             chunks,
             out: [0; CLASSES],
             large: 0,
+            large_taken: 0,
             large_bytes: 0,
             pending: 0,
             pending_bytes: 0,
@@ -151,6 +154,7 @@ impl Spans {
         let pages = u32::try_from(size.div_ceil(PAGE)).ok()?;
         let head = self.pages.take(pages, align.div_ceil(PAGE) as u32)?;
         self.large += 1;
+        self.large_taken += 1;
         self.large_bytes += pages as usize * PAGE;
         self.count_out(pages as usize * PAGE);
         let block = head * GRANULES_PER_PAGE;
@@ -175,9 +179,15 @@ impl Spans {
     }
 
     /// It waits no more.
-    pub(crate) fn resume_large(&mut self, block: u32) {
+    pub(crate) fn stop_waiting(&mut self, block: u32) {
         self.pending -= 1;
         self.pending_bytes -= self.large_size(block);
+    }
+
+    /// It is live again, for the stream that it waited for.
+    pub(crate) fn resume_large(&mut self, block: u32) {
+        self.stop_waiting(block);
+        self.large_taken += 1;
     }
 
     /// Bytes of a large block.
@@ -320,6 +330,11 @@ impl Spans {
             self.large - self.pending,
             self.large_bytes - self.pending_bytes,
         )
+    }
+
+    /// Large blocks that were ever taken from their range.
+    pub(crate) fn large_taken(&self) -> u64 {
+        self.large_taken
     }
 
     /// Bytes of large blocks that wait for a stream.

@@ -28,7 +28,7 @@ pub struct PoolStatistics {
     pub free_bytes: usize,
     /// Bytes of the longest free range.
     pub largest_free: usize,
-    /// Blocks handed out, large ones not counted.
+    /// Blocks handed out so far.
     pub handed_out: u64,
     /// Releases refused: foreign, interior, or already released.
     pub refused: u64,

@@ -76,6 +76,15 @@ fn a_released_block_is_the_next_one() {
         release(&pool, second).unwrap();
     }
     assert_eq!(sim.books().calls_of("cuMemAlloc_v2"), 1);
+    let read = pool.statistics();
+    assert_eq!((read.allocated, read.released, read.live), (6, 6, 0));
+    let classes = pool.pool_statistics().classes;
+    let counted: Vec<_> = classes
+        .iter()
+        .map(|class| (class.size, class.handed_out, class.missed))
+        .collect();
+    assert_eq!(counted[0], (4096, 2, 1));
+    assert!((classes[0].hit_rate() - 0.5).abs() < 1e-9);
 }
 
 #[test]
