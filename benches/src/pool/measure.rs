@@ -164,7 +164,7 @@ impl Plan<'_> {
             "{:10} {:22} {:>8} {:>12} {:>12} {:>12}",
             "trace", "subject", "threads", "ns an op", "peak MiB", "live MiB"
         );
-        let times = if self.quick { 1 } else { 6 };
+        let times = if self.quick { 1 } else { 20 };
         for name in ["training", "join"] {
             let Some(trace) = Trace::named(name, self.threads, times) else {
                 continue;

@@ -62,6 +62,8 @@
 //!   which what was never used is never committed on systems that commit
 //!   memory on first use. An `OrderedPool` adds 36 MiB for each GiB.
 //! - Blocks below 2 KiB that different threads have may share a cache line of states.
+//! - A forked child must not use its parent's pool: blocks at hand are handed out without asking
+//!   the driver, which is dead there.
 //! - Threads beyond [`PoolConfig::threads`] share one cache behind a lock.
 
 mod addresses;

@@ -77,7 +77,7 @@ fn device(sim: &Sim) -> Box<DeviceBackend> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn live_blocks_never_overlap_and_all_of_it_merges(
@@ -186,13 +186,23 @@ const SIZES: [usize; 8] = [512, 700, 4096, 4096, 20_000, 100_000, MIB, 3 * MIB];
 /// trims. Unified memory, so that the stamp lies in the block itself.
 #[test]
 fn threads_that_exchange_blocks_leave_one_free_pool() {
+    exchange(64);
+}
+
+/// No thread has a cache of its own.
+#[test]
+fn threads_that_share_one_cache_leave_one_free_pool() {
+    exchange(0);
+}
+
+fn exchange(caches: usize) {
     const THREADS: usize = 4;
     const ROUNDS: usize = 4000;
     let sim = Sim::builder().build();
     let backend = UnifiedBackend::new().with_driver(sim.driver().unwrap());
     let config = PoolConfig::new(256 * MIB)
         .segment_bytes(8 * MIB)
-        .threads(THREADS);
+        .threads(caches);
     let pool = &Pool::new(Box::new(backend), config);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS)
         .map(|_| mpsc::sync_channel::<(usize, u64)>(64))
@@ -255,6 +265,69 @@ fn threads_that_exchange_blocks_leave_one_free_pool() {
     pool.trim();
     let read = pool.pool_statistics();
     assert_eq!((read.live, read.cached_bytes), (0, 0));
+    assert_eq!((read.reserved_bytes, read.refused), (0, 0));
+    assert!(sim.books().live.is_empty());
+}
+
+/// Each thread works as a stream of its own, in which the host does the work, and releases what its
+/// neighbour allocated.
+#[test]
+fn threads_that_release_on_streams_leave_one_free_pool() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 3000;
+    let sim = Sim::builder().build();
+    let backend = UnifiedBackend::new().with_driver(sim.driver().unwrap());
+    let config = PoolConfig::new(256 * MIB).segment_bytes(8 * MIB);
+    let pool = Pool::new(Box::new(backend), config);
+    let pool = &OrderedPool::new(pool, Lagging::default(), THREADS);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS)
+        .map(|_| mpsc::sync_channel::<(usize, u64)>(64))
+        .unzip();
+    std::thread::scope(|scope| {
+        for (number, receiver) in receivers.into_iter().enumerate() {
+            let next = senders[(number + 1) % THREADS].clone();
+            scope.spawn(move || {
+                let mut random = Random(number as u64 + 11);
+                let check_and_release = |(address, stamp): (usize, u64)| {
+                    let ptr: *mut u64 = ptr::with_exposed_provenance_mut(address);
+                    // SAFETY: a live block that came to this thread alone.
+                    assert_eq!(unsafe { ptr.read() }, stamp, "two threads had one block");
+                    let ptr = NonNull::new(ptr.cast()).unwrap();
+                    // SAFETY: nothing uses it any more, and the streams never end.
+                    unsafe { pool.release_on(ptr, stream(number + 1)) }.unwrap();
+                };
+                for round in 0..ROUNDS {
+                    let size = SIZES[random.below(SIZES.len())];
+                    let block = pool.acquire_on(size, 8, stream(number + 1)).unwrap();
+                    let ptr = block.cast::<u64>();
+                    let stamp = (number * ROUNDS + round) as u64;
+                    // SAFETY: at least 512 bytes that are this thread's alone.
+                    unsafe { ptr.write(stamp) };
+                    let block = (ptr.as_ptr().expose_provenance(), stamp);
+                    if random.below(2) == 0 {
+                        check_and_release(block);
+                    } else if let Err(error) = next.try_send(block) {
+                        let (mpsc::TrySendError::Full(block)
+                        | mpsc::TrySendError::Disconnected(block)) = error;
+                        check_and_release(block);
+                    }
+                    receiver.try_iter().for_each(check_and_release);
+                }
+                drop(next);
+                receiver.iter().for_each(check_and_release);
+            });
+        }
+        drop(senders);
+    });
+    for _ in 0..200 {
+        pool.poll();
+    }
+    pool.pool().trim();
+    let read = pool.pool_statistics();
+    assert_eq!(
+        (read.live, read.cached_bytes, read.pending_bytes),
+        (0, 0, 0)
+    );
     assert_eq!((read.reserved_bytes, read.refused), (0, 0));
     assert!(sim.books().live.is_empty());
 }
