@@ -19,6 +19,9 @@ use crate::statistics::PoolStatistics;
 /// After so many releases on a stream, its point is marked without being asked.
 const RELEASES_PER_MARK: usize = 32;
 
+/// How often to look, without waiting, before the pool grows.
+const POLLS_BEFORE_GROWTH: usize = 16;
+
 /// A [`Pool`] that knows about streams.
 ///
 /// A block [released on a stream](Self::release_on) is handed out at once to a request
@@ -145,8 +148,20 @@ impl<B: MemoryBackend, S: StreamOrder> OrderedPool<B, S> {
         if let Some(ptr) = self.pool.acquire_at_hand(size, align, site) {
             return Ok(ptr);
         }
-        // Before the pool grows: what have other streams passed meanwhile?
+        // Before the pool grows: what have other streams passed meanwhile? Where much is waiting,
+        // ask more than once: growing takes longer than a point that is close.
         self.poll();
+        for _ in 0..POLLS_BEFORE_GROWTH {
+            if let Some(ptr) = self.pool.acquire_at_hand(size, align, site) {
+                return Ok(ptr);
+            }
+            let read = self.pool_statistics();
+            if read.pending_bytes * 8 < read.reserved_bytes {
+                break;
+            }
+            std::thread::yield_now();
+            self.poll();
+        }
         self.pool.acquire(size, align, site).or_else(|error| {
             // A mark that was recorded just now may have been passed by now.
             if self.poll() == 0 {

@@ -275,14 +275,7 @@ impl<B: MemoryBackend> Pool<B> {
     /// and doesn't happen too often.
     fn is_worth_gathering(&self) -> bool {
         let spans = self.shared.lock();
-        let cached: usize = LAYOUTS
-            .iter()
-            .enumerate()
-            .map(|(class, layout)| {
-                let counts = self.shared.count(&spans, class);
-                counts.out.saturating_sub(counts.live) * layout.size
-            })
-            .sum();
+        let cached = self.shared.idle_bytes(&spans);
         cached * 8 >= spans.reserved() && cached > 0
     }
 

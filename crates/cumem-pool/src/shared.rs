@@ -304,6 +304,9 @@ impl Shared {
         let mut spans = self.lock();
         let mut bytes = 0;
         for (class, layout) in LAYOUTS.iter().enumerate() {
+            if spans.out(class) == 0 {
+                continue;
+            }
             let mut blocks = 0;
             let mut bundle = [0; BUNDLE];
             loop {
@@ -323,6 +326,19 @@ impl Shared {
             bytes += blocks * layout.size;
         }
         bytes
+    }
+
+    /// Bytes of blocks at hand or pending.
+    pub(crate) fn idle_bytes(&self, spans: &Spans) -> usize {
+        LAYOUTS
+            .iter()
+            .enumerate()
+            .filter(|(class, _)| spans.out(*class) > 0)
+            .map(|(class, layout)| {
+                let counts = self.count(spans, class);
+                counts.out.saturating_sub(counts.live) * layout.size
+            })
+            .sum()
     }
 
     /// Takes in a segment; `false` if there are no numbers for it.
