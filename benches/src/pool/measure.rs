@@ -236,20 +236,21 @@ fn pairs_a_second<S: Subject>(
     Ok(rates.into_iter().sum())
 }
 
-/// Nanoseconds from when all threads start to when the last has ended.
+/// Nanoseconds from when the first thread starts, all being ready, to when the last has ended.
 fn replay<S: Subject>(subject: &S, trace: &Trace) -> Outcome<f64> {
     let blocks: Vec<AtomicU64> = (0..trace.blocks).map(|_| AtomicU64::new(0)).collect();
     let blocks = &blocks;
-    let start = &Barrier::new(trace.threads.len() + 1);
+    let start = &Barrier::new(trace.threads.len());
     std::thread::scope(|scope| {
         let threads: Vec<_> = trace
             .threads
             .iter()
             .map(|ops| {
-                scope.spawn(move || -> Outcome<()> {
+                scope.spawn(move || -> Outcome<(Instant, Instant)> {
                     let worker = subject.worker();
                     start.wait();
                     let worker = worker?;
+                    let began = Instant::now();
                     for op in ops {
                         match *op {
                             Op::Take { block, size } => {
@@ -272,16 +273,20 @@ fn replay<S: Subject>(subject: &S, trace: &Trace) -> Outcome<f64> {
                             }
                         }
                     }
-                    Ok(())
+                    Ok((began, Instant::now()))
                 })
             })
             .collect();
-        start.wait();
-        let began = Instant::now();
-        for thread in threads {
-            thread.join().map_err(|_| "a thread panicked")??;
-        }
-        Ok(began.elapsed().as_nanos() as f64)
+        let times = threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| "a thread panicked")?)
+            .collect::<Outcome<Vec<_>>>()?;
+        let began = times.iter().map(|(began, _)| *began).min();
+        let ended = times.iter().map(|(_, ended)| *ended).max();
+        let (Some(began), Some(ended)) = (began, ended) else {
+            return Err("a trace has at least one thread".into());
+        };
+        Ok((ended - began).as_nanos() as f64)
     })
 }
 
