@@ -104,7 +104,7 @@ impl Cache {
         true
     }
 
-    /// Owner: how many hints there are.
+    /// How many hints there are; exact for the owner.
     pub(crate) fn length(&self, class: usize) -> usize {
         self.bins[class].length.load(Relaxed) as usize
     }
@@ -123,9 +123,13 @@ impl Cache {
             .map(|hint| hint.load(Relaxed))
     }
 
-    /// Anyone: every hint that may be there, out-of-date ones included.
+    /// Anyone: the hints that are there. Ones that come or go meanwhile may be overlooked or out of
+    /// date, as with a look a moment before.
     pub(crate) fn look(&self, class: usize) -> impl Iterator<Item = u32> + '_ {
-        self.hints_of(class).iter().map(|hint| hint.load(Relaxed))
+        self.hints_of(class)
+            .iter()
+            .take(self.length(class))
+            .map(|hint| hint.load(Relaxed))
     }
 
     /// Owner: counts a block handed out.
