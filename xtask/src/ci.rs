@@ -31,6 +31,26 @@ const STAGES: &[(&str, &str, Body)] = &[
     ("doctest", "every documentation example runs", doctest),
     ("docs", "the documentation builds without a warning", docs),
     (
+        "no_std",
+        "ptr-registry in a program without std",
+        crate::registry::no_std_stage,
+    ),
+    (
+        "loom",
+        "ptr-registry's models, every execution",
+        crate::registry::loom_stage,
+    ),
+    (
+        "shuttle",
+        "ptr-registry in larger schedules",
+        crate::registry::shuttle_stage,
+    ),
+    (
+        "tsan",
+        "ptr-registry under ThreadSanitizer, where nightly is",
+        crate::registry::tsan_stage,
+    ),
+    (
         "bindgen",
         "the bindings are what the headers of three CUDA versions say",
         crate::bindgen::check,

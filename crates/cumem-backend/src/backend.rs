@@ -3,6 +3,7 @@
 use core::fmt;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use cumem_sys::{CUcontext, CUresult, CUstream, CuError, Driver};
@@ -41,6 +42,9 @@ pub struct Backend<K: MemoryKind, const BUCKETS: usize = DEFAULT_BUCKETS> {
     kind: K,
     ordinal: i32,
     policy: ContextPolicy,
+    /// Set by the first allocation that gets as far as the driver: from then on, the fields above
+    /// and the driver are what memory was allocated with.
+    in_use: AtomicBool,
     driver: OnceLock<Driver>,
     primary: PrimaryContext,
     counters: Counters,
@@ -77,6 +81,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             kind: K::DEFAULT,
             ordinal: 0,
             policy: ContextPolicy::Primary,
+            in_use: AtomicBool::new(false),
             driver: OnceLock::new(),
             primary: PrimaryContext::new(),
             counters: Counters::new(),
@@ -84,23 +89,48 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         }
     }
 
+    /// Stops whoever would change what memory was already allocated with.
+    const fn assert_unused(&mut self) {
+        // SAFETY: the exclusive borrow makes this the only access, and a bool is a copy.
+        let in_use = unsafe { ptr::read(&raw const self.in_use) }.into_inner();
+        assert!(!in_use, "a backend that has allocated stays as it is");
+    }
+
     /// The same backend with the kind's options chosen.
+    ///
+    /// # Panics
+    /// If the backend has allocated; in a `static` or `const`, nothing has.
     #[must_use]
     pub const fn with_kind(mut self, kind: K) -> Self {
+        self.assert_unused();
         self.kind = kind;
         self
     }
 
     /// The same backend on the device with this ordinal, counted from 0.
+    ///
+    /// # Panics
+    /// If the backend has allocated.
     #[must_use]
     pub const fn on_device(mut self, ordinal: i32) -> Self {
+        self.assert_unused();
         self.ordinal = ordinal;
         self
     }
 
     /// The same backend with another choice of context.
+    ///
+    /// # Panics
+    /// If the backend has allocated; or if the kind's release needs a context
+    /// ([`MemoryKind::RELEASE_NEEDS_CONTEXT`]) and the policy is [`ContextPolicy::Current`]: then a
+    /// drop on a thread with another context, or none, could not release.
     #[must_use]
     pub const fn with_context(mut self, policy: ContextPolicy) -> Self {
+        self.assert_unused();
+        assert!(
+            !K::RELEASE_NEEDS_CONTEXT || matches!(policy, ContextPolicy::Primary),
+            "this kind's release needs the primary context"
+        );
         self.policy = policy;
         self
     }
@@ -108,13 +138,10 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// The same backend calling `driver` instead of the process-wide one.
     ///
     /// # Panics
-    /// If the backend already holds memory, which came from another driver.
+    /// If the backend has allocated.
     #[must_use]
     pub fn with_driver(mut self, driver: Driver) -> Self {
-        assert!(
-            self.registry.is_empty(),
-            "a backend that holds memory keeps its driver"
-        );
+        self.assert_unused();
         self.driver = OnceLock::from(driver);
         self
     }
@@ -191,7 +218,9 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     }
 
     /// Drops the records of memory that ended with `context`, without driver calls, and says how
-    /// many. Call it after destroying a context in which this backend allocated.
+    /// many. Call it after destroying a context in which this backend allocated, and before another
+    /// one is made: the driver may give that the same handle, and its memory would be forgotten,
+    /// which loses it. Owners of the forgotten memory own nothing any more; dropping them is fine.
     ///
     /// For a kind whose memory outlives its context, nothing is dropped.
     pub fn forget_context(&self, context: CUcontext) -> usize {
@@ -276,11 +305,41 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             return Err(self.registry_full());
         }
         let driver = self.driver().map_err(AllocFailure::Driver)?;
-        exit::watch();
+        // Relaxed: read only through an exclusive borrow, which orders everything before it.
+        if !self.in_use.load(Ordering::Relaxed) {
+            self.in_use.store(true, Ordering::Relaxed);
+            exit::watch();
+        }
+        match self.attempt(driver, request, stream, site) {
+            // The device was reset, by whoever, and its primary context with it: retained again, it
+            // is usable again. What was allocated in it is gone.
+            Err(failure) if self.policy == ContextPolicy::Primary && failure.context_ended() => {
+                self.primary
+                    .renew(driver, self.ordinal)
+                    .map_err(AllocFailure::Context)?;
+                self.attempt(driver, request, stream, site)
+            }
+            result => result,
+        }
+    }
+
+    /// Steps 3 to 6 of the protocol.
+    fn attempt(
+        &self,
+        driver: &Driver,
+        request: Request,
+        stream: CUstream,
+        site: &'static Location<'static>,
+    ) -> Result<NonNull<u8>, AllocFailure> {
         let entered = self.enter(driver).map_err(AllocFailure::Context)?;
+        let ordinal = match self.policy {
+            ContextPolicy::Primary => self.ordinal,
+            // Wherever the caller's context is; what the backend was told is only a name then.
+            ContextPolicy::Current => driver.ctx_get_device().map_err(AllocFailure::Context)?,
+        };
         let target = Target {
             driver,
-            ordinal: self.ordinal,
+            ordinal,
             context: entered.context(),
             stream,
         };
@@ -308,7 +367,11 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             match self.kind.allocate(target, reserved).map(NonNull::new) {
                 Ok(Some(base)) => return Ok(Fresh { base, reserved }),
                 Ok(None) => Err(AllocFailure::NullPointer),
-                Err(error) => Err(out_of_memory_or_refused(target.driver, error)),
+                Err(error) => Err(out_of_memory_or_refused::<K>(
+                    target.driver,
+                    error,
+                    reserved,
+                )),
             }
             .inspect_err(|_| self.counters.asked_in_vain())
         };
@@ -344,14 +407,16 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         // SAFETY: `fresh.reserved` was chosen so that `offset + size` bytes lie inside it.
         let ptr = unsafe { fresh.base.add(offset) };
         self.forget_stale(ptr);
-        self.counters.allocated(request.size);
+        let ticket = self.counters.allocated(request.size);
         let record = Record {
             size: request.size,
             reserved: fresh.reserved,
             offset: offset as u32,
             refused: CUresult::CUDA_SUCCESS,
+            device: target.ordinal,
             context: target.context,
             stream: target.stream,
+            ticket,
             site,
         };
         if self.registry.register(ptr, record).is_ok() {
@@ -415,13 +480,13 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         record: &Record,
         stream: CUstream,
     ) -> Result<(), CuError> {
-        // The primary context was retained by this backend, so it is there to be entered. A context
-        // that was merely current may have been destroyed since, and the driver does not survive
-        // being given one that was: then what is current now has to do.
-        let enter = K::RELEASE_NEEDS_CONTEXT && self.policy == ContextPolicy::Primary;
-        let _entered = enter
-            .then(|| Entered::new(driver, record.context))
-            .transpose()?;
+        // It is the primary context, which this backend holds a reference to: `with_context` allows
+        // such a kind no other. (The driver does not survive being given a destroyed one.)
+        let _entered = if K::RELEASE_NEEDS_CONTEXT {
+            Some(Entered::new(driver, record.context)?)
+        } else {
+            None
+        };
         // SAFETY: the caller's promise is the same one.
         unsafe { self.kind.release(driver, base, stream) }
     }
@@ -461,6 +526,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 self.forget(claim);
                 Err(ReleaseError::Gone {
                     kind,
+                    device: record.device,
                     address,
                     size: record.size,
                     error,
@@ -474,6 +540,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 self.counters.release_refused();
                 Err(ReleaseError::Refused {
                     kind,
+                    device: record.device,
                     address,
                     size: record.size,
                     error,
@@ -485,12 +552,12 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// Whether a refused free means that the memory no longer exists.
     ///
     /// The refusal alone doesn't tell: `CUDA_ERROR_INVALID_VALUE` is also the answer to a wrong
-    /// pointer. So the driver is asked whether it still knows the address.
+    /// pointer, and `CUDA_ERROR_CONTEXT_IS_DESTROYED` is said of the thread's context, not of the
+    /// memory's. So the driver is asked whether it still knows the address.
     #[cold]
     fn is_gone(&self, driver: &Driver, base: NonNull<u8>, refusal: CuError) -> bool {
         match refusal.code() {
             CUresult::CUDA_ERROR_DEINITIALIZED => true,
-            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED if K::DIES_WITH_CONTEXT => true,
             CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_VALUE => {
                 let answer = driver.pointer_memory_type(to_device_ptr(base.as_ptr()));
                 answer.is_err_and(|error| error.code() == CUresult::CUDA_ERROR_INVALID_VALUE)
@@ -502,7 +569,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     fn describe(&self, ptr: NonNull<u8>, record: &Record) -> LiveAllocation {
         LiveAllocation {
             kind: K::NAME,
-            device: self.ordinal,
+            device: record.device,
             ptr,
             size: record.size,
             reserved: record.reserved,
@@ -521,8 +588,11 @@ impl<K: StreamOrderedKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// As for [`allocate`](Self::allocate).
     ///
     /// # Safety
-    /// The stream is null, or live until the allocation was released; it belongs to the device, and
-    /// to the backend's context.
+    /// - The stream is null, or live until the allocation was released; it belongs to the device, and
+    ///   to the backend's context.
+    /// - If other streams use the memory, `stream` waits for them (an event) before the allocation is
+    ///   dropped: a drop releases it at that point of `stream`, and waits for nothing. Or end the
+    ///   allocation with [`Allocation::release_on`], in the stream that used it last.
     #[track_caller]
     pub unsafe fn allocate_on(
         &self,
@@ -578,13 +648,20 @@ struct Fresh {
 }
 
 #[cold]
-fn out_of_memory_or_refused(driver: &Driver, error: CuError) -> AllocFailure {
-    if error.code() == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        let free = driver.mem_get_info().ok().map(|(free, _total)| free);
-        AllocFailure::OutOfMemory { error, free }
-    } else {
-        AllocFailure::Refused(error)
+fn out_of_memory_or_refused<K: MemoryKind>(
+    driver: &Driver,
+    error: CuError,
+    asked: usize,
+) -> AllocFailure {
+    if error.code() != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return AllocFailure::Refused(error);
     }
+    // Memory that the host always may touch is the host's, of which the driver tells nothing.
+    let free = match K::HOST_ACCESS {
+        HostAccess::Always => None,
+        _ => driver.mem_get_info().ok().map(|(free, _total)| free),
+    };
+    AllocFailure::OutOfMemory { error, asked, free }
 }
 
 // SAFETY: `MemoryKind` promises memory of the wanted size that nothing else uses; `record` hands
@@ -618,6 +695,24 @@ unsafe impl<K: MemoryKind, const BUCKETS: usize> MemoryBackend for Backend<K, BU
             // of, and for that case the caller promises that nothing uses its memory.
             unsafe { self.free(driver, base, record, record.stream) }
         })
+    }
+
+    fn ticket_of(&self, ptr: NonNull<u8>) -> u64 {
+        self.registry.get(ptr).map_or(0, |record| record.ticket)
+    }
+
+    unsafe fn release_ticket(&self, ptr: NonNull<u8>, ticket: u64) -> Result<(), ReleaseError> {
+        // Looked at first: a claim would hide a newer block at this address from its owner.
+        if self.ticket_of(ptr) != ticket {
+            self.counters.not_owned();
+            return Err(ReleaseError::NotOwned {
+                kind: K::NAME,
+                address: ptr.addr().get(),
+            });
+        }
+        // SAFETY: the caller's promise; the record is the one that the ticket is of, and only its
+        // owner ends it.
+        unsafe { self.release(ptr) }
     }
 
     fn find(&self, ptr: NonNull<u8>) -> Option<LiveAllocation> {

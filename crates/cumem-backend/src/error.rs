@@ -45,7 +45,11 @@ pub enum AllocFailure {
     OutOfMemory {
         /// The driver's answer.
         error: CuError,
-        /// Bytes that the driver said were free on the device just afterwards, if it answered.
+        /// Bytes that the driver was asked for: more than the caller asked for where the alignment
+        /// needed it.
+        asked: usize,
+        /// Bytes that the driver said were free on the device just afterwards; `None` if it did not
+        /// answer, and for host memory, of which it tells nothing.
         free: Option<usize>,
     },
     /// The driver refused for another reason.
@@ -144,6 +148,18 @@ impl AllocError {
     }
 }
 
+impl AllocFailure {
+    /// Whether the driver says that the context it was asked in has ended.
+    pub(crate) fn context_ended(&self) -> bool {
+        match self {
+            Self::Context(error) | Self::Refused(error) => {
+                error.code() == CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            }
+            _ => false,
+        }
+    }
+}
+
 impl From<BadRequest> for AllocFailure {
     fn from(bad: BadRequest) -> Self {
         match bad {
@@ -177,10 +193,11 @@ impl fmt::Display for AllocError {
             )?,
             AllocFailure::Driver(error) => write!(f, "no usable CUDA driver: {error}")?,
             AllocFailure::Context(error) => write!(f, "no usable context: {error}")?,
-            AllocFailure::OutOfMemory { error, free } => {
-                write!(f, "{error}")?;
-                if let Some(free) = free {
-                    write!(f, "; the driver says {free} bytes of the device are free")?;
+            AllocFailure::OutOfMemory { error, asked, free } => {
+                write!(f, "{error}; the driver was asked for {asked} bytes")?;
+                match free {
+                    Some(free) => write!(f, ", and says {free} bytes of the device are free")?,
+                    None => f.write_str(" and has no more of this memory")?,
                 }
             }
             AllocFailure::Refused(error) => write!(f, "{error}")?,
@@ -254,6 +271,8 @@ pub enum ReleaseError {
     Refused {
         /// The kind of memory.
         kind: &'static str,
+        /// The ordinal of the device that it was allocated on.
+        device: i32,
         /// The pointer's address.
         address: usize,
         /// Bytes that stay allocated.
@@ -266,6 +285,8 @@ pub enum ReleaseError {
     Gone {
         /// The kind of memory.
         kind: &'static str,
+        /// The ordinal of the device that it was allocated on.
+        device: i32,
         /// The address that the pointer had.
         address: usize,
         /// Bytes that the allocation had.
@@ -318,23 +339,25 @@ impl fmt::Display for ReleaseError {
             }
             Self::Refused {
                 kind,
+                device,
                 address,
                 size,
                 error,
             } => write!(
                 f,
-                "the driver did not free {size} bytes of {kind} memory at {address:#x}, which \
-                 stay live: {error}"
+                "the driver did not free {size} bytes of {kind} memory of device {device} at \
+                 {address:#x}, which stay live: {error}"
             ),
             Self::Gone {
                 kind,
+                device,
                 address,
                 size,
                 error,
             } => write!(
                 f,
-                "{size} bytes of {kind} memory at {address:#x} no longer existed (their context \
-                 was destroyed, or the driver was shut down): {error}"
+                "{size} bytes of {kind} memory of device {device} at {address:#x} no longer existed \
+                 (their context was destroyed, or the driver was shut down): {error}"
             ),
             Self::Forked { kind, address } => write!(
                 f,

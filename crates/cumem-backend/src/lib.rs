@@ -54,7 +54,7 @@ pub use allocation::{Allocation, TryReleaseError};
 pub use backend::{Backend, DEFAULT_BUCKETS, DEFAULT_CAPACITY};
 pub use context::{ContextPolicy, DeviceContext, Entered};
 pub use error::{AllocError, AllocFailure, ReleaseError};
-pub use exit::exiting as process_is_exiting;
+pub use exit::{exiting as process_is_exiting, watch as watch_process_exit};
 pub use kind::{HostAccess, MemoryKind, StreamOrderedKind, Target};
 pub use live::{LeakReport, LiveAllocation};
 pub use memory_backend::MemoryBackend;

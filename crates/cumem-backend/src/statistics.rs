@@ -128,18 +128,20 @@ impl Counters {
     }
 
     /// Counted before the pointer can be released, so that nothing ends that wasn't allocated.
+    /// Returns a number that no other live allocation of the backend has, and that isn't 0.
     #[inline]
-    pub(crate) fn allocated(&self, bytes: usize) {
+    pub(crate) fn allocated(&self, bytes: usize) -> u64 {
         let hot = &*self.hot;
         // Read before the addition: beside releases on other threads, the peak may be too high by
         // what they release in this instant, never too low.
         let ended = hot.ended_bytes.load(Relaxed);
-        hot.allocated.fetch_add(1, Relaxed);
+        let ticket = hot.allocated.fetch_add(1, Relaxed) + 1;
         let before = hot.allocated_bytes.fetch_add(bytes as u64, Relaxed);
         let live = (before + bytes as u64).saturating_sub(ended);
         if live > hot.peak_bytes.load(Relaxed) {
             hot.peak_bytes.fetch_max(live, Relaxed);
         }
+        ticket
     }
 
     /// Takes back [`allocated`](Self::allocated) for memory that could not be registered.

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cumem_backend::{
-    AllocFailure, Backend, HostAccess, MemoryBackend, MemoryKind, Target, buckets_for,
+    AllocFailure, Backend, HostAccess, MemoryBackend, MemoryKind, ReleaseError, Target, buckets_for,
 };
 use cumem_sim::Sim;
 use cumem_sys::{CUstream, CuError, Driver};
@@ -154,10 +154,16 @@ fn an_address_that_is_given_out_again_replaces_the_record_of_the_lost_block() {
     let sim = Sim::builder().build();
     let backend: Backend<Recycler, BUCKETS> =
         Backend::with_capacity(64).with_driver(sim.driver().unwrap());
-    let (lost, ..) = backend.allocate(4096, 1).unwrap().into_raw();
+    let stale = backend.allocate(4096, 1).unwrap();
     let fresh = backend.allocate(8000, 1).unwrap();
-    assert_eq!(fresh.as_ptr(), lost.as_ptr());
-    assert_eq!(backend.find(lost).unwrap().size, 8000);
+    assert_eq!(fresh.as_ptr(), stale.as_ptr());
+    let ptr = NonNull::new(fresh.as_ptr()).unwrap();
+    assert_eq!(backend.find(ptr).unwrap().size, 8000);
+    // The owner of the lost block must not release the one that took its place.
+    let error = stale.try_release().unwrap_err();
+    assert!(matches!(error.error(), ReleaseError::NotOwned { .. }));
+    drop(error);
+    assert_eq!(backend.find(ptr).unwrap().size, 8000);
     assert_eq!(backend.live().count(), 1);
     let held = backend.statistics();
     assert_eq!((held.live, held.live_bytes, held.gone), (1, 8000, 1));

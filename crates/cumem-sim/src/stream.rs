@@ -300,6 +300,7 @@ impl State {
             stream.calling = false;
             stream.done += 1;
         }
+        self.guard_managed();
     }
 }
 
@@ -337,6 +338,7 @@ impl Instance {
         });
         stream.issued += 1;
         let point = (handle, stream.issued);
+        state.guard_managed();
         self.progress.notify_all();
         Ok(point)
     }

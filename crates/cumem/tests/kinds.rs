@@ -184,11 +184,19 @@ fn impossible_sizes_never_reach_the_driver<K: MemoryKind>(
 
 fn running_out_of_memory_says_so<K: MemoryKind>(backend: &Backend<K, BUCKETS>, _: &Driver) {
     let error = backend.allocate(1 << 50, 1).unwrap_err();
-    let AllocFailure::OutOfMemory { error: cause, free } = error.failure() else {
+    let AllocFailure::OutOfMemory {
+        error: cause,
+        asked,
+        free,
+    } = error.failure()
+    else {
         panic!("{error}");
     };
+    assert_eq!(asked, 1 << 50);
     assert_eq!(cause.code(), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-    assert!(free.unwrap() > 0);
+    // What the device has free says nothing about pinned host memory.
+    assert_eq!(free.is_some(), K::NAME != "pinned");
+    assert_ne!(free, Some(0));
     assert_eq!((error.kind(), error.size()), (K::NAME, 1 << 50));
     let text = error.to_string();
     for part in [K::NAME, "1125899906842624", "CUDA_ERROR_OUT_OF_MEMORY"] {
@@ -236,6 +244,29 @@ fn the_callers_own_context_is_left_as_it_was<K: MemoryKind>(
     assert!(driver.ctx_get_current().unwrap().is_null());
     // SAFETY: nothing was made in it.
     unsafe { driver.ctx_destroy(own) }.unwrap();
+}
+
+fn a_reset_of_the_device_is_survived<K: MemoryKind>(
+    backend: &Backend<K, BUCKETS>,
+    driver: &Driver,
+) {
+    let lost = backend.allocate(BLOCK, 1).unwrap();
+    let also_lost = backend.allocate(BLOCK, 1).unwrap();
+    // SAFETY: nothing uses memory or anything else of the context; these two blocks end with it.
+    unsafe { driver.device_primary_ctx_reset(0) }.unwrap();
+    let fresh = backend.allocate(BLOCK, 1).unwrap();
+    assert!(driver_knows(driver, fresh.as_ptr()));
+    for stale in [lost, also_lost] {
+        match stale.try_release().map_err(|error| error.error()) {
+            // The driver may have put the fresh block where one of these was.
+            Err(ReleaseError::Gone { .. } | ReleaseError::NotOwned { .. }) => {}
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+    assert!(driver_knows(driver, fresh.as_ptr()));
+    fresh.try_release().unwrap();
+    let held = backend.statistics();
+    assert_eq!((held.live, held.gone, held.released), (0, 2, 1));
 }
 
 fn many_threads_lose_nothing<K: MemoryKind>(backend: &Backend<K, BUCKETS>, _: &Driver) {
@@ -329,6 +360,7 @@ for_every_kind! {
     a_thread_without_a_context_allocates_and_keeps_having_none
     the_callers_own_context_is_left_as_it_was
     many_threads_lose_nothing
+    a_reset_of_the_device_is_survived
     a_leak_is_reported_with_its_line
     dropping_the_backend_gives_everything_back
 }

@@ -99,15 +99,41 @@ fn a_refused_free_loses_nothing<K: MemoryKind>(subject: &Subject<K>) {
 fn a_refusal_that_only_looks_like_lost_memory_keeps_the_record<K: MemoryKind>(
     subject: &Subject<K>,
 ) {
-    let ptr = subject.allocate();
-    subject.sim.inject(Fault::once(
-        subject.frees,
+    for code in [
         CUresult::CUDA_ERROR_INVALID_VALUE,
-    ));
-    let error = subject.release(ptr).unwrap_err();
-    assert!(matches!(error, ReleaseError::Refused { .. }), "{error}");
-    subject.release(ptr).unwrap();
-    subject.assert_books_agree();
+        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        CUresult::CUDA_ERROR_INVALID_CONTEXT,
+    ] {
+        let ptr = subject.allocate();
+        subject.sim.inject(Fault::once(subject.frees, code));
+        let error = subject.release(ptr).unwrap_err();
+        assert!(matches!(error, ReleaseError::Refused { .. }), "{error}");
+        subject.release(ptr).unwrap();
+        subject.assert_books_agree();
+    }
+}
+
+fn what_memory_was_allocated_with_cannot_be_changed<K: MemoryKind>(subject: &Subject<K>) {
+    let used = || {
+        let backend =
+            Backend::<K, BUCKETS>::with_capacity(CAPACITY).with_driver(subject.driver.clone());
+        drop(backend.allocate(4096, 1).unwrap());
+        backend
+    };
+    type Change<'a, K> = &'a dyn Fn(Backend<K, BUCKETS>) -> Backend<K, BUCKETS>;
+    let changes: [(&str, Change<'_, K>); 4] = [
+        ("driver", &|used| used.with_driver(subject.driver.clone())),
+        ("device", &|used| used.on_device(1)),
+        ("kind", &|used| used.with_kind(K::DEFAULT)),
+        ("context", &|used| used.with_context(ContextPolicy::Primary)),
+    ];
+    for (what, change) in changes {
+        let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(change(used()));
+        }));
+        assert!(changed.is_err(), "{what}");
+    }
+    assert!(subject.sim.books().are_clean());
 }
 
 fn try_release_gives_the_allocation_back_with_the_error<K: MemoryKind>(subject: &Subject<K>) {
@@ -393,6 +419,7 @@ macro_rules! for_every_kind {
 for_every_kind! {
     a_refused_free_loses_nothing
     a_refusal_that_only_looks_like_lost_memory_keeps_the_record
+    what_memory_was_allocated_with_cannot_be_changed
     try_release_gives_the_allocation_back_with_the_error
     a_failed_drop_is_counted_and_stays_live
     memory_that_ended_with_its_context_is_told_apart

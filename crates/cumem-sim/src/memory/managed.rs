@@ -289,10 +289,7 @@ impl Instance {
         if pointer.is_null() || bytes == 0 || !known {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let address = self.allocate(&mut state, Kind::Managed, current, bytes)?;
-        if let Some(allocation) = state.allocations.get_mut(&address) {
-            allocation.flags = flags;
-        }
+        let address = self.allocate(&mut state, Kind::Managed, flags, current, bytes)?;
         // SAFETY: it isn't null, and the caller gave a place for one.
         unsafe { put(pointer, address) }
     }
