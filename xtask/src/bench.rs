@@ -36,12 +36,15 @@ enum What {
         #[arg(long, value_name = "DRIVER")]
         driver: Option<String>,
     },
+    /// What a pooled block costs, beside the driver's own pool and cudarc; traces of whole programs.
+    Pool(crate::bench_pool::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Registry { quick, plot } => registry(*quick, plot.as_deref()),
         What::Backends { quick, driver } => backends(*quick, driver.as_deref()),
+        What::Pool(args) => crate::bench_pool::run(args, &output_folder()?),
     }
 }
 

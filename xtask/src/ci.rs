@@ -66,6 +66,11 @@ const STAGES: &[(&str, &str, Body)] = &[
         crate::sim::stage,
     ),
     (
+        "pool",
+        "the pool's threads in every order, and its optional features",
+        crate::pool::stage,
+    ),
+    (
         "windows",
         "cumem-sys compiles for Windows",
         crate::windows::stage,

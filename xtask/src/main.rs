@@ -3,11 +3,13 @@
 //! Each command is one module with a clap `Args` type and a `run` function.
 
 mod bench;
+mod bench_pool;
 mod bindgen;
 mod ci;
 mod cuda;
 mod linked;
 mod plots;
+mod pool;
 mod registry;
 mod sim;
 mod windows;

@@ -56,9 +56,44 @@ pub enum AllocFailure {
     Refused(CuError),
     /// The driver reported success and gave a null pointer.
     NullPointer,
+    /// A pool had no block left, after it gathered what its threads had cached and gave empty
+    /// segments back. What was in use is [`AllocError::live_bytes`].
+    PoolExhausted {
+        /// Bytes that the pool may hold at most.
+        limit: usize,
+        /// Bytes that it held.
+        reserved: usize,
+        /// Bytes in blocks that were cached, and couldn't be gathered.
+        cached: usize,
+        /// Bytes of the largest block that it could still have given.
+        largest_free: usize,
+        /// What the driver answered when asked for more, if it was asked.
+        refused: Option<CUresult>,
+    },
 }
 
 impl AllocError {
+    /// For pools and policies that find out for themselves that there is no memory.
+    ///
+    /// `live` and `live_bytes` are what they had handed out at that moment.
+    #[must_use]
+    pub fn new(
+        backend: &(impl crate::MemoryBackend + ?Sized),
+        (size, align): (usize, usize),
+        (live, live_bytes): (usize, usize),
+        failure: AllocFailure,
+    ) -> Self {
+        Self {
+            kind: backend.kind_name(),
+            device: backend.device(),
+            size,
+            align,
+            live,
+            live_bytes,
+            failure,
+        }
+    }
+
     /// The kind of memory, such as `"unified"`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -169,6 +204,22 @@ impl fmt::Display for AllocError {
             AllocFailure::NullPointer => {
                 f.write_str("the driver reported success and gave a null pointer")?;
             }
+            AllocFailure::PoolExhausted {
+                limit,
+                reserved,
+                cached,
+                largest_free,
+                refused,
+            } => {
+                write!(
+                    f,
+                    "the pool holds {reserved} bytes of at most {limit}, {cached} of them cached; \
+                     the largest free block has {largest_free}"
+                )?;
+                if let Some(code) = refused {
+                    write!(f, "; the driver refused more (code {})", code.0)?;
+                }
+            }
         }
         write!(
             f,
@@ -198,6 +249,20 @@ pub enum ReleaseError {
     /// before. No driver call was made.
     NotOwned {
         /// The kind of memory that the backend holds.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
+    /// The pointer is the start of a pool's block that was released before.
+    AlreadyReleased {
+        /// The kind of memory that the pool holds.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
+    /// The pointer is inside a pool's memory, where no block starts.
+    Interior {
+        /// The kind of memory that the pool holds.
         kind: &'static str,
         /// The pointer's address.
         address: usize,
@@ -265,6 +330,13 @@ impl fmt::Display for ReleaseError {
                 "{address:#x} is not live {kind} memory held here: it came from elsewhere, \
                  or was already released"
             ),
+            Self::AlreadyReleased { kind, address } => write!(
+                f,
+                "the block of pooled {kind} memory at {address:#x} was already released"
+            ),
+            Self::Interior { kind, address } => {
+                write!(f, "no block of pooled {kind} memory starts at {address:#x}")
+            }
             Self::Refused {
                 kind,
                 device,

@@ -11,7 +11,7 @@ use crate::statistics::Statistics;
 /// Something that hands out memory and takes it back: a [`Backend`](crate::Backend), or a policy
 /// or pool around one.
 ///
-/// Object-safe, so `&dyn MemoryBackend` works where the type must not be known. References and
+/// Object-safe, so `&dyn MemoryBackend` works where the type must not be known. References, boxes and
 /// [`Arc`](std::sync::Arc)s of a backend are backends.
 ///
 /// # Safety
@@ -141,4 +141,5 @@ macro_rules! forward {
 }
 
 forward!(&B);
+forward!(Box<B>);
 forward!(std::sync::Arc<B>);
