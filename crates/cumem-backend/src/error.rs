@@ -70,6 +70,11 @@ pub enum AllocFailure {
         /// What the driver answered when asked for more, if it was asked.
         refused: Option<CUresult>,
     },
+    /// A policy around the backend allows no more bytes. No driver call was made.
+    LimitExceeded {
+        /// The bytes that it allows at once.
+        limit: usize,
+    },
 }
 
 impl AllocError {
@@ -220,6 +225,10 @@ impl fmt::Display for AllocError {
                     write!(f, "; the driver refused more (code {})", code.0)?;
                 }
             }
+            AllocFailure::LimitExceeded { limit } => write!(
+                f,
+                "that would exceed the limit of {limit} bytes; release some, or raise the limit"
+            )?,
         }
         write!(
             f,

@@ -49,6 +49,9 @@ pub struct Statistics {
     pub last_advice_refusal: Option<CUresult>,
     /// Fresh allocations that could be neither registered nor freed again.
     pub lost: u64,
+    /// Allocations that a policy took from another kind of memory than was asked for first; 0 for a
+    /// backend itself.
+    pub fallbacks: u64,
 }
 
 /// The counters behind [`Statistics`].
@@ -249,6 +252,7 @@ impl Counters {
             advice_refused: self.advice_refused.load(Relaxed),
             last_advice_refusal: (last_refusal != 0).then_some(CUresult(last_refusal)),
             lost: self.lost.load(Relaxed),
+            fallbacks: 0,
         }
     }
 }

@@ -27,9 +27,31 @@
 //!
 //! The driver's library is found when first needed ([`Driver::global`](sys::Driver::global));
 //! nothing here needs CUDA to build.
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 
+mod access;
+#[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+mod allocator;
+mod buffer;
 mod defaults;
+mod error;
+mod leak;
+mod pending;
+pub mod policy;
+mod routing;
+mod stream;
 
+pub use access::{DriverBackend, HostBackend};
+#[cfg(any(feature = "allocator-api2", feature = "nightly"))]
+pub use allocator::HostAllocator;
+pub use buffer::{Buffer, TryReleaseBufferError, View, ViewMut};
+pub use error::{Error, ErrorKind};
+pub use leak::{LeakGuard, leak_report, report_leaks_at_exit};
+pub use pending::Pending;
+pub use routing::{MAX_REGISTERED_BACKENDS, owner_of, register_backend, release, release_among};
+pub use stream::{Begun, CopyRefused, Stream};
+
+pub use bytemuck;
 pub use cumem_backend::{
     AllocError, AllocFailure, Allocation, Backend, ContextPolicy, DEFAULT_CAPACITY, HostAccess,
     LeakReport, LiveAllocation, MemoryBackend, MemoryKind, ReleaseError, Statistics,
