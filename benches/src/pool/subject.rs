@@ -54,8 +54,8 @@ impl OwnStream {
 
 impl Drop for OwnStream {
     fn drop(&mut self) {
-        // SAFETY: whoever gave blocks on it has retired it, or gives no more.
-        let _ = unsafe { self.driver.stream_destroy(self.stream) };
+        // The stream lives on until the process ends: a pool that was given blocks on it may still
+        // mark it, and a real driver crashes when a stream is marked that was destroyed.
         let _ = self.driver.ctx_pop_current();
     }
 }
@@ -151,8 +151,7 @@ impl Subject for Ordered {
 
     #[inline]
     fn give(&self, worker: &OwnStream, block: u64) -> Outcome<()> {
-        // SAFETY: no work uses the block; the stream lives until `worker` is dropped, and the
-        // handle of a later one means the same to blocks that no work uses.
+        // SAFETY: no work uses the block; the stream is never destroyed.
         unsafe { self.pool.release_on(pointer(block)?, worker.stream) }?;
         Ok(())
     }
