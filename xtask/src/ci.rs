@@ -28,6 +28,11 @@ const STAGES: &[(&str, &str, Body)] = &[
     ("format", "the code is formatted", format),
     ("clippy", "no warning from rustc or clippy", clippy),
     ("test", "unit and integration tests", test),
+    (
+        "features",
+        "cumem with every feature that stable Rust has, and with none",
+        features,
+    ),
     ("doctest", "every documentation example runs", doctest),
     ("docs", "the documentation builds without a warning", docs),
     (
@@ -119,6 +124,26 @@ fn clippy(shell: &Shell) -> Result<Outcome> {
 
 fn test(shell: &Shell) -> Result<Outcome> {
     cmd!(shell, "cargo test --workspace --all-targets --locked").run()?;
+    Ok(Outcome::Passed)
+}
+
+fn features(shell: &Shell) -> Result<Outcome> {
+    let all = "allocator-api2,tracing,metrics,cudarc";
+    cmd!(
+        shell,
+        "cargo clippy --package cumem --all-targets --features {all} --locked -- -D warnings"
+    )
+    .run()?;
+    cmd!(
+        shell,
+        "cargo test --package cumem --features {all} --locked"
+    )
+    .run()?;
+    cmd!(
+        shell,
+        "cargo clippy --package cumem --no-default-features --locked -- -D warnings"
+    )
+    .run()?;
     Ok(Outcome::Passed)
 }
 

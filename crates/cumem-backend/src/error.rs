@@ -70,6 +70,11 @@ pub enum AllocFailure {
         /// What the driver answered when asked for more, if it was asked.
         refused: Option<CUresult>,
     },
+    /// Another library, through which the backend allocates, was refused by the driver.
+    Elsewhere {
+        /// The driver's code.
+        code: u32,
+    },
     /// A policy around the backend allows no more bytes. No driver call was made.
     LimitExceeded {
         /// The bytes that it allows at once.
@@ -225,6 +230,7 @@ impl fmt::Display for AllocError {
                     write!(f, "; the driver refused more (code {})", code.0)?;
                 }
             }
+            AllocFailure::Elsewhere { code } => write!(f, "the driver answered code {code}")?,
             AllocFailure::LimitExceeded { limit } => write!(
                 f,
                 "that would exceed the limit of {limit} bytes; release some, or raise the limit"

@@ -29,6 +29,30 @@ pub struct LiveAllocation {
     pub site: &'static Location<'static>,
 }
 
+impl LiveAllocation {
+    /// What a backend of another kind than this crate's says of memory that it holds: as much was
+    /// reserved as was asked for, in no context that is known, and no release was refused.
+    #[must_use]
+    pub fn new(
+        kind: &'static str,
+        device: i32,
+        ptr: NonNull<u8>,
+        size: usize,
+        site: &'static Location<'static>,
+    ) -> Self {
+        Self {
+            kind,
+            device,
+            ptr,
+            size,
+            reserved: size,
+            context: core::ptr::null_mut(),
+            refused: None,
+            site,
+        }
+    }
+}
+
 /// Allocations grouped by the source line that made them, the most bytes first.
 ///
 /// Made by [`Backend::leak_report`](crate::Backend::leak_report). Displays as nothing at all when

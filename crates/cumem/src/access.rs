@@ -37,6 +37,18 @@ pub unsafe trait DriverBackend: MemoryBackend {
 /// A [`Buffer`](crate::Buffer) in such memory derefs to a slice. Managed memory isn't of this kind,
 /// since on some systems the host may touch it only while the device is idle.
 ///
+/// ```
+/// use cumem::{Buffer, HostBackend, PinnedBackend};
+///
+/// fn sum<B: HostBackend>(numbers: &Buffer<u32, B>) -> u32 {
+///     numbers.iter().sum()
+/// }
+///
+/// let backend = PinnedBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+/// assert_eq!(sum(&Buffer::from_slice(&[1, 2, 3], &backend)?), 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Safety
 /// Memory of the backend is ordinary readable and writable memory of this process for as long as it
 /// is allocated.

@@ -125,6 +125,14 @@ impl<T: Copy, B: DriverBackend> Buffer<MaybeUninit<T>, B> {
 
     /// Fills the whole buffer.
     ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::<u8, _>::uninit(2, &backend)?.write_from_slice(&[1, 2])?;
+    /// assert_eq!(buffer.to_vec()?, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Another length, or what the driver answers.
     pub fn write_from_slice(mut self, values: &[T]) -> Result<Buffer<T, B>, Error>
@@ -165,6 +173,14 @@ impl<T: Copy, B: DriverBackend> Buffer<T, B> {
 
     /// `len` values of which every byte is zero.
     ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::<u32, _>::zeroed(3, &backend)?;
+    /// assert_eq!(buffer.to_vec()?, [0, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// More bytes than an allocation can have, or what the backend or the driver answers.
     #[track_caller]
@@ -180,6 +196,14 @@ impl<T: Copy, B: DriverBackend> Buffer<T, B> {
     }
 
     /// The values of a slice, copied.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::from_slice(&[1_u8, 2], &backend)?;
+    /// assert_eq!((buffer.len(), buffer.is_empty()), (2, false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`zeroed`](Self::zeroed).
@@ -213,6 +237,14 @@ impl<T: Copy, B: DriverBackend> Buffer<T, B> {
     }
 
     /// `len` values, each made from its index.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::from_fn(3, |index| index as u32 * 10, &backend)?;
+    /// assert_eq!(buffer.to_vec()?, [0, 10, 20]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`zeroed`](Self::zeroed).
@@ -261,6 +293,15 @@ impl<T, B: DriverBackend> Buffer<T, B> {
     }
 
     /// The address as the driver and its kernels take it; 0 if the buffer has no bytes.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::<u32, _>::zeroed(3, &backend)?;
+    /// // What a kernel gets as its argument.
+    /// assert_eq!(buffer.device_ptr(), buffer.as_ptr().addr() as u64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn device_ptr(&self) -> CUdeviceptr {
         match &self.memory {
@@ -303,6 +344,14 @@ impl<T, B: DriverBackend> Buffer<T, B> {
 
     /// A part of it, to read.
     ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::from_iter(0_u8..9, &backend)?;
+    /// assert_eq!(buffer.slice(3..5).to_vec()?, [3, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Panics
     /// If the range reaches beyond the end, or ends before it begins.
     #[must_use]
@@ -312,6 +361,15 @@ impl<T, B: DriverBackend> Buffer<T, B> {
     }
 
     /// A part of it, to read and write.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let mut buffer = Buffer::<u8, _>::zeroed(4, &backend)?;
+    /// buffer.slice_mut(1..3).copy_from_slice(&[7, 8])?;
+    /// assert_eq!(buffer.to_vec()?, [0, 7, 8, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     /// As [`slice`](Self::slice).
@@ -323,6 +381,15 @@ impl<T, B: DriverBackend> Buffer<T, B> {
 
     /// Two parts, of which the first has `mid` elements.
     ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::from_iter(0_u8..5, &backend)?;
+    /// let (left, right) = buffer.split_at(2);
+    /// assert_eq!((left.len(), right.len()), (2, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Panics
     /// If there are fewer.
     #[must_use]
@@ -332,6 +399,17 @@ impl<T, B: DriverBackend> Buffer<T, B> {
     }
 
     /// Two parts to read and write at the same time, of which the first has `mid` elements.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let mut buffer = Buffer::from_iter(0_u8..4, &backend)?;
+    /// let (mut left, mut right) = buffer.split_at_mut(2);
+    /// left.copy_from_slice(&[9, 9])?;
+    /// right.copy_from(&left.as_view())?;
+    /// assert_eq!(buffer.to_vec()?, [9; 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     /// If there are fewer.
@@ -366,6 +444,15 @@ impl<T, B: DriverBackend> Buffer<T, B> {
 
     /// As [`as_slice`](Self::as_slice), to write.
     ///
+    /// ```
+    /// # use cumem::{Buffer, UnifiedBackend};
+    /// # let backend = UnifiedBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let mut buffer = Buffer::from_slice(&[3_u8, 1, 2], &backend)?;
+    /// buffer.as_mut_slice()?.sort_unstable();
+    /// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`as_slice`](Self::as_slice).
     pub fn as_mut_slice(&mut self) -> Result<&mut [T], Error> {
@@ -375,6 +462,15 @@ impl<T, B: DriverBackend> Buffer<T, B> {
     }
 
     /// The elements as a slice, without asking whether that is possible now.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, UnifiedBackend};
+    /// # let backend = UnifiedBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::from_slice(&[1_u8, 2], &backend)?;
+    /// // SAFETY: this program runs no kernels.
+    /// assert_eq!(unsafe { buffer.as_slice_unchecked() }, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Safety
     /// The memory is not of a kind that the host can never touch. If it is managed and some device
@@ -398,6 +494,16 @@ impl<T, B: DriverBackend> Buffer<T, B> {
 
     /// Copies to the host.
     ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::from_slice(&[1_u8, 2], &backend)?;
+    /// let mut values = [0; 2];
+    /// buffer.copy_to_slice(&mut values)?;
+    /// assert_eq!(values, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Another length, or what the driver answers; what `values` holds then is unspecified.
     pub fn copy_to_slice(&self, values: &mut [T]) -> Result<(), Error>
@@ -409,6 +515,15 @@ impl<T, B: DriverBackend> Buffer<T, B> {
 
     /// Copies from the host.
     ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let mut buffer = Buffer::<u8, _>::zeroed(2, &backend)?;
+    /// buffer.copy_from_slice(&[1, 2])?;
+    /// assert_eq!(buffer.to_vec()?, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Another length, or what the driver answers; what the buffer holds then is unspecified.
     pub fn copy_from_slice(&mut self, values: &[T]) -> Result<(), Error>
@@ -419,6 +534,16 @@ impl<T, B: DriverBackend> Buffer<T, B> {
     }
 
     /// Copies from another buffer, or a part of one, of whatever kind.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let source = Buffer::from_slice(&[1_u8, 2, 3], &backend)?;
+    /// let mut target = Buffer::<u8, _>::zeroed(2, &backend)?;
+    /// target.copy_from(&source.slice(1..))?;
+    /// assert_eq!(target.to_vec()?, [2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Another length, another driver, or what the driver answers.
@@ -485,6 +610,14 @@ impl<T, B: DriverBackend> Buffer<T, B> {
     }
 
     /// Gives the memory back now, and says how that went.
+    ///
+    /// ```
+    /// # use cumem::{Buffer, DeviceBackend};
+    /// # let backend = DeviceBackend::new().with_driver(cumem_sim::Sim::new().driver()?);
+    /// let buffer = Buffer::<u8, _>::zeroed(2, std::sync::Arc::new(backend))?;
+    /// buffer.try_release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`TryReleaseBufferError`] has the verdict, and the buffer to try again with.

@@ -78,6 +78,8 @@ impl Error {
         match &self.cause {
             Cause::Alloc(error) => match error.failure() {
                 AllocFailure::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+                // The driver's "out of memory" is code 2, whoever asked.
+                AllocFailure::Elsewhere { code: 2 } => ErrorKind::OutOfMemory,
                 AllocFailure::RegistryFull { .. } => ErrorKind::RegistryFull,
                 AllocFailure::LimitExceeded { .. } => ErrorKind::LimitExceeded,
                 AllocFailure::ZeroSize | AllocFailure::Alignment | AllocFailure::TooLarge => {

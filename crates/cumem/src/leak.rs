@@ -96,6 +96,12 @@ impl<B: DriverBackend> core::fmt::Debug for LeakGuard<B> {
 ///
 /// What it lists was live when `exit` began, or `main` returned: the destructors of statics and of
 /// the main thread's thread-locals may come after it. The driver isn't called.
+///
+/// ```
+/// cumem::report_leaks_at_exit();
+/// // Nothing was allocated, so nothing is written.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn report_leaks_at_exit() {
     extern "C" fn write() {
         write_report(&leak_report(), "still live at process exit");

@@ -14,6 +14,22 @@ use crate::stream::Stream;
 /// [`wait`](Self::wait) gives that back. Dropping it waits, too, and then drops it; forgetting it
 /// leaks it, and the memory stays in the leak report. Should the driver not be able to say that the
 /// copy is done, what it uses is leaked in the same way rather than given back.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cumem::{Buffer, DeviceBackend, Stream};
+/// # let driver = cumem_sim::Sim::new().driver()?;
+/// let device = Arc::new(DeviceBackend::new().with_driver(driver.clone()));
+/// let stream = Stream::new(&driver, 0)?;
+/// let place = Buffer::<u8, _>::zeroed(2, device)?;
+/// let copying = stream.upload(vec![1, 2], place)?;
+/// while !copying.is_done()? {
+///     std::thread::yield_now(); // or something useful
+/// }
+/// let (values, place) = copying.wait()?;
+/// # drop((values, place));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "dropping this waits for the copy at once"]
 pub struct Pending<O> {
     stream: Stream,

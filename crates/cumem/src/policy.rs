@@ -2,7 +2,7 @@
 //!
 //! Each takes a backend by value, so that all its traffic goes through it; a reference or an `Arc`
 //! also does, if nothing else uses the backend underneath meanwhile. Each is a backend itself, so
-//! [`Buffer`](crate::Buffer), [`HostAllocator`](crate::HostAllocator) and
+//! [`Buffer`](crate::Buffer), `HostAllocator` and
 //! [`register_backend`](crate::register_backend) take it.
 //!
 //! ```
@@ -22,13 +22,21 @@
 mod byte_limit;
 mod event_log;
 mod fallback;
+#[cfg(feature = "metrics")]
+mod metered;
 mod on_out_of_memory;
+#[cfg(feature = "tracing")]
+mod traced;
 mod tracked;
 
 pub use byte_limit::ByteLimit;
 pub use event_log::{Event, EventLog, ParseEventError, Replay, replay};
 pub use fallback::Fallback;
+#[cfg(feature = "metrics")]
+pub use metered::Metered;
 pub use on_out_of_memory::OnOutOfMemory;
+#[cfg(feature = "tracing")]
+pub use traced::Traced;
 pub use tracked::{PeakScope, Tracked, TrackedReading};
 
 /// What of a backend a policy leaves as it is.

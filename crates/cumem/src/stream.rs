@@ -142,6 +142,18 @@ impl Stream {
     /// The driver first takes a copy of what isn't page-locked, on the calling thread: for the host
     /// to go on meanwhile, [`copy`](Self::copy) from pinned memory.
     ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cumem::{Buffer, DeviceBackend, Stream};
+    /// # let driver = cumem_sim::Sim::new().driver()?;
+    /// let device = Arc::new(DeviceBackend::new().with_driver(driver.clone()));
+    /// let stream = Stream::new(&driver, 0)?;
+    /// let place = Buffer::<u8, _>::zeroed(2, device)?;
+    /// let (_, place) = stream.upload(vec![1, 2], place)?.wait()?;
+    /// assert_eq!(place.to_vec()?, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`copy`](Self::copy).
     pub fn upload<T, B>(
@@ -169,6 +181,18 @@ impl Stream {
     }
 
     /// Copies a buffer into ordinary host memory of the same length, in the stream's order.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cumem::{Buffer, DeviceBackend, Stream};
+    /// # let driver = cumem_sim::Sim::new().driver()?;
+    /// let device = Arc::new(DeviceBackend::new().with_driver(driver.clone()));
+    /// let stream = Stream::new(&driver, 0)?;
+    /// let values = Buffer::from_slice(&[1_u8, 2], device)?;
+    /// let (_, values) = stream.download(values, vec![0; 2])?.wait()?;
+    /// assert_eq!(values, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`copy`](Self::copy).
@@ -277,6 +301,20 @@ impl fmt::Debug for Stream {
 }
 
 /// A copy that was not begun, with what it was for.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cumem::{Buffer, DeviceBackend, ErrorKind, Stream};
+/// # let driver = cumem_sim::Sim::new().driver()?;
+/// let device = Arc::new(DeviceBackend::new().with_driver(driver.clone()));
+/// let stream = Stream::new(&driver, 0)?;
+/// let place = Buffer::<u8, _>::zeroed(2, device)?;
+/// let refused = stream.upload(vec![1, 2, 3], place).unwrap_err();
+/// assert_eq!(refused.error().kind(), ErrorKind::LengthMismatch);
+/// let (values, place) = refused.into_parts();
+/// # drop((values, place));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CopyRefused<O> {
     owned: O,
     error: Error,
