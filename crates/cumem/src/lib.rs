@@ -112,7 +112,12 @@ pub use cumem_unified::{
 };
 #[cfg(feature = "virtual")]
 pub use cumem_virtual::{VirtualBuffer, VirtualError};
-pub use defaults::*;
+#[cfg(feature = "device")]
+pub use defaults::DEVICE;
+#[cfg(feature = "pinned")]
+pub use defaults::PINNED;
+#[cfg(feature = "unified")]
+pub use defaults::UNIFIED;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
