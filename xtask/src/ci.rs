@@ -28,8 +28,33 @@ const STAGES: &[(&str, &str, Body)] = &[
     ("format", "the code is formatted", format),
     ("clippy", "no warning from rustc or clippy", clippy),
     ("test", "unit and integration tests", test),
+    (
+        "features",
+        "cumem with every feature that stable Rust has, and with none",
+        features,
+    ),
     ("doctest", "every documentation example runs", doctest),
     ("docs", "the documentation builds without a warning", docs),
+    (
+        "no_std",
+        "ptr-registry in a program without std",
+        crate::registry::no_std_stage,
+    ),
+    (
+        "loom",
+        "ptr-registry's models, every execution",
+        crate::registry::loom_stage,
+    ),
+    (
+        "shuttle",
+        "ptr-registry in larger schedules",
+        crate::registry::shuttle_stage,
+    ),
+    (
+        "tsan",
+        "ptr-registry under ThreadSanitizer, where nightly is",
+        crate::registry::tsan_stage,
+    ),
     (
         "bindgen",
         "the bindings are what the headers of three CUDA versions say",
@@ -39,6 +64,16 @@ const STAGES: &[(&str, &str, Body)] = &[
         "linked",
         "cumem-sys with the driver linked, not loaded",
         crate::linked::stage,
+    ),
+    (
+        "sim",
+        "the simulated libcuda.so.1, loaded by path, does what the list says",
+        crate::sim::stage,
+    ),
+    (
+        "pool",
+        "the pool's threads in every order, and its optional features",
+        crate::pool::stage,
     ),
     (
         "windows",
@@ -89,6 +124,26 @@ fn clippy(shell: &Shell) -> Result<Outcome> {
 
 fn test(shell: &Shell) -> Result<Outcome> {
     cmd!(shell, "cargo test --workspace --all-targets --locked").run()?;
+    Ok(Outcome::Passed)
+}
+
+fn features(shell: &Shell) -> Result<Outcome> {
+    let all = "allocator-api2,tracing,metrics,cudarc";
+    cmd!(
+        shell,
+        "cargo clippy --package cumem --all-targets --features {all} --locked -- -D warnings"
+    )
+    .run()?;
+    cmd!(
+        shell,
+        "cargo test --package cumem --features {all} --locked"
+    )
+    .run()?;
+    cmd!(
+        shell,
+        "cargo clippy --package cumem --no-default-features --locked -- -D warnings"
+    )
+    .run()?;
     Ok(Outcome::Passed)
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn stage(shell: &Shell) -> Result<Outcome> {
 }
 
 /// Builds the simulated driver's library, and says where cargo put it.
-fn build(shell: &Shell) -> Result<PathBuf> {
+pub(crate) fn build(shell: &Shell) -> Result<PathBuf> {
     let messages = cmd!(
         shell,
         "cargo build --locked --package cumem-sim-library
@@ -54,7 +54,7 @@ fn build(shell: &Shell) -> Result<PathBuf> {
 }
 
 /// Copies a file to a place where a running program may have the old one open.
-fn replace(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn replace(from: &Path, to: &Path) -> Result<()> {
     let fresh = to.with_extension("fresh");
     fs::copy(from, &fresh)?;
     fs::rename(fresh, to)?;

@@ -14,6 +14,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cumem-virtual", &["cumem-backend", "cumem-sys"]),
     ("cumem-sim", &["cumem-sys"]),
     (
+        "cumem-pool",
+        &["cumem-backend", "cumem-sys", "ptr-registry"],
+    ),
+    (
         "cumem",
         &[
             "cumem-backend",
@@ -21,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cumem-pinned",
             "cumem-sys",
             "cumem-unified",
+            "cumem-virtual",
         ],
     ),
 ];

@@ -6,7 +6,11 @@ use core::mem::ManuallyDrop;
 use core::panic::Location;
 use core::ptr::NonNull;
 
+use cumem_sys::CUstream;
+
+use crate::backend::Backend;
 use crate::error::{AllocError, ReleaseError};
+use crate::kind::StreamOrderedKind;
 use crate::memory_backend::MemoryBackend;
 use crate::pointer::to_device_ptr;
 
@@ -16,11 +20,16 @@ use crate::pointer::to_device_ptr;
 /// refuse, the refusal is in its [`Statistics`](crate::Statistics) and its leak report. To see
 /// the refusal, call [`try_release`](Self::try_release).
 ///
+/// An owner whose memory ended with its context owns nothing any more: dropping it then does nothing,
+/// whatever the driver has put at the same address since.
+///
 /// Dropping, like every release, is for memory that nothing uses any more: wait for the device
 /// work that was given this memory before letting go of it.
 pub struct Allocation<B: MemoryBackend> {
     ptr: NonNull<u8>,
     size: usize,
+    /// Which allocation at that address this value owns.
+    ticket: u64,
     backend: B,
 }
 
@@ -38,7 +47,8 @@ impl<B: MemoryBackend> Allocation<B> {
     #[track_caller]
     pub fn new_in(backend: B, size: usize, align: usize) -> Result<Self, AllocError> {
         let ptr = backend.acquire(size, align, Location::caller())?;
-        Ok(Self { ptr, size, backend })
+        // SAFETY: the memory is fresh, and only this value will release it.
+        Ok(unsafe { Self::from_raw(ptr, size, backend) })
     }
 
     /// The address. Whether the host may use it, the kind of memory says.
@@ -82,7 +92,13 @@ impl<B: MemoryBackend> Allocation<B> {
     /// with this `size`; nothing else will release it.
     #[must_use]
     pub unsafe fn from_raw(ptr: NonNull<u8>, size: usize, backend: B) -> Self {
-        Self { ptr, size, backend }
+        let ticket = backend.ticket_of(ptr);
+        Self {
+            ptr,
+            size,
+            ticket,
+            backend,
+        }
     }
 
     /// Gives the memory back now, and says how that went.
@@ -92,7 +108,7 @@ impl<B: MemoryBackend> Allocation<B> {
     pub fn try_release(self) -> Result<(), TryReleaseError<B>> {
         let this = ManuallyDrop::new(self);
         // SAFETY: this value is the only owner, and it is given up here.
-        match unsafe { this.backend.release(this.ptr) } {
+        match unsafe { this.backend.release_ticket(this.ptr, this.ticket) } {
             Ok(()) => {
                 // SAFETY: `this` is not used again; only the backend handle is left to drop.
                 drop(unsafe { core::ptr::read(&raw const this.backend) });
@@ -106,10 +122,26 @@ impl<B: MemoryBackend> Allocation<B> {
     }
 }
 
+impl<K: StreamOrderedKind, const BUCKETS: usize> Allocation<&Backend<K, BUCKETS>> {
+    /// Gives the memory back in the order of `stream`, which used it last.
+    ///
+    /// # Errors
+    /// As for [`try_release`](Self::try_release), but the allocation is given up: its pointer is still
+    /// live if the driver refused.
+    ///
+    /// # Safety
+    /// As for [`Backend::release_on`].
+    pub unsafe fn release_on(self, stream: CUstream) -> Result<(), ReleaseError> {
+        let (ptr, _, backend) = self.into_raw();
+        // SAFETY: the caller's promise is the same one.
+        unsafe { backend.release_on(stream, ptr) }
+    }
+}
+
 impl<B: MemoryBackend> Drop for Allocation<B> {
     fn drop(&mut self) {
         // SAFETY: this value is the only owner, and ends here. The backend has counted a refusal.
-        let _ = unsafe { self.backend.release(self.ptr) };
+        let _ = unsafe { self.backend.release_ticket(self.ptr, self.ticket) };
     }
 }
 

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use cumem_sys::{CUcontext, CUresult, CUstream, CuError, Driver};
@@ -41,6 +42,9 @@ pub struct Backend<K: MemoryKind, const BUCKETS: usize = DEFAULT_BUCKETS> {
     kind: K,
     ordinal: i32,
     policy: ContextPolicy,
+    /// Set by the first allocation that gets as far as the driver: from then on, the fields above
+    /// and the driver are what memory was allocated with.
+    in_use: AtomicBool,
     driver: OnceLock<Driver>,
     primary: PrimaryContext,
     counters: Counters,
@@ -77,6 +81,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             kind: K::DEFAULT,
             ordinal: 0,
             policy: ContextPolicy::Primary,
+            in_use: AtomicBool::new(false),
             driver: OnceLock::new(),
             primary: PrimaryContext::new(),
             counters: Counters::new(),
@@ -84,23 +89,48 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         }
     }
 
+    /// Stops whoever would change what memory was already allocated with.
+    const fn assert_unused(&mut self) {
+        // SAFETY: the exclusive borrow makes this the only access, and a bool is a copy.
+        let in_use = unsafe { ptr::read(&raw const self.in_use) }.into_inner();
+        assert!(!in_use, "a backend that has allocated stays as it is");
+    }
+
     /// The same backend with the kind's options chosen.
+    ///
+    /// # Panics
+    /// If the backend has allocated; in a `static` or `const`, nothing has.
     #[must_use]
     pub const fn with_kind(mut self, kind: K) -> Self {
+        self.assert_unused();
         self.kind = kind;
         self
     }
 
     /// The same backend on the device with this ordinal, counted from 0.
+    ///
+    /// # Panics
+    /// If the backend has allocated.
     #[must_use]
     pub const fn on_device(mut self, ordinal: i32) -> Self {
+        self.assert_unused();
         self.ordinal = ordinal;
         self
     }
 
     /// The same backend with another choice of context.
+    ///
+    /// # Panics
+    /// If the backend has allocated; or if the kind's release needs a context
+    /// ([`MemoryKind::RELEASE_NEEDS_CONTEXT`]) and the policy is [`ContextPolicy::Current`]: then a
+    /// drop on a thread with another context, or none, could not release.
     #[must_use]
     pub const fn with_context(mut self, policy: ContextPolicy) -> Self {
+        self.assert_unused();
+        assert!(
+            !K::RELEASE_NEEDS_CONTEXT || matches!(policy, ContextPolicy::Primary),
+            "this kind's release needs the primary context"
+        );
         self.policy = policy;
         self
     }
@@ -108,13 +138,11 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// The same backend calling `driver` instead of the process-wide one.
     ///
     /// # Panics
-    /// If the backend already holds memory, which came from another driver.
+    /// If the backend has allocated.
     #[must_use]
     pub fn with_driver(mut self, driver: Driver) -> Self {
-        assert!(
-            self.registry.is_empty(),
-            "a backend that holds memory keeps its driver"
-        );
+        self.assert_unused();
+        exit::watch();
         self.driver = OnceLock::from(driver);
         self
     }
@@ -126,6 +154,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// Gives `driver` back if the backend has a driver already: one that was set, or the
     /// process-wide one if it has allocated.
     pub fn set_driver(&self, driver: Driver) -> Result<(), Driver> {
+        exit::watch();
         self.driver.set(driver)
     }
 
@@ -191,7 +220,10 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     }
 
     /// Drops the records of memory that ended with `context`, without driver calls, and says how
-    /// many. Call it after destroying a context in which this backend allocated.
+    /// many. Call it after destroying a context in which this backend allocated, and before another
+    /// one is made: the driver may give that the same handle, and its memory would be forgotten,
+    /// which loses it. Owners of the forgotten memory own nothing any more; dropping them is fine.
+    /// [`ContextPolicy::Current`] says what happens where this is not called.
     ///
     /// For a kind whose memory outlives its context, nothing is dropped.
     pub fn forget_context(&self, context: CUcontext) -> usize {
@@ -229,6 +261,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     #[cold]
     fn find_driver(&self) -> Result<&Driver, &'static cumem_sys::LoadError> {
         let driver = Driver::global()?;
+        exit::watch();
         Ok(self.driver.get_or_init(|| driver.clone()))
     }
 
@@ -269,25 +302,57 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         stream: CUstream,
         site: &'static Location<'static>,
     ) -> Result<NonNull<u8>, AllocFailure> {
-        if !self.registry.has_room() {
+        // What is live is what the registry holds; two counters say it, where looking for a free
+        // slot would read all of a full table. A full table that they miss, because other threads
+        // are at work, is found when the pointer is registered.
+        if self.counters.holds(self.registry.capacity()) {
             return Err(self.registry_full());
         }
         let driver = self.driver().map_err(AllocFailure::Driver)?;
-        exit::watch();
+        // Relaxed: read only through an exclusive borrow, which orders everything before it.
+        if !self.in_use.load(Ordering::Relaxed) {
+            self.in_use.store(true, Ordering::Relaxed);
+        }
+        match self.attempt(driver, request, stream, site) {
+            // The device was reset, by whoever, and its primary context with it: retained again, it
+            // is usable again. What was allocated in it is gone.
+            Err(failure) if self.policy == ContextPolicy::Primary && failure.context_ended() => {
+                self.primary
+                    .renew(driver, self.ordinal)
+                    .map_err(AllocFailure::Context)?;
+                self.attempt(driver, request, stream, site)
+            }
+            result => result,
+        }
+    }
+
+    /// Steps 3 to 6 of the protocol.
+    fn attempt(
+        &self,
+        driver: &Driver,
+        request: Request,
+        stream: CUstream,
+        site: &'static Location<'static>,
+    ) -> Result<NonNull<u8>, AllocFailure> {
         let entered = self.enter(driver).map_err(AllocFailure::Context)?;
+        let ordinal = match self.policy {
+            ContextPolicy::Primary => self.ordinal,
+            // Wherever the caller's context is; what the backend was told is only a name then.
+            ContextPolicy::Current => driver.ctx_get_device().map_err(AllocFailure::Context)?,
+        };
         let target = Target {
             driver,
-            ordinal: self.ordinal,
+            ordinal,
             context: entered.context(),
             stream,
         };
         let fresh = self.allocate_fresh(target, request)?;
         let ptr = self.record(target, request, fresh, site)?;
-        if let Some(Err(_)) = self
+        if let Some(Err(error)) = self
             .kind
             .after_registration(target, fresh.base, fresh.reserved)
         {
-            self.counters.advice_refused();
+            self.counters.advice_refused(error.code());
         }
         Ok(ptr)
     }
@@ -305,7 +370,11 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
             match self.kind.allocate(target, reserved).map(NonNull::new) {
                 Ok(Some(base)) => return Ok(Fresh { base, reserved }),
                 Ok(None) => Err(AllocFailure::NullPointer),
-                Err(error) => Err(out_of_memory_or_refused(target.driver, error)),
+                Err(error) => Err(out_of_memory_or_refused::<K>(
+                    target.driver,
+                    error,
+                    reserved,
+                )),
             }
             .inspect_err(|_| self.counters.asked_in_vain())
         };
@@ -341,14 +410,16 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         // SAFETY: `fresh.reserved` was chosen so that `offset + size` bytes lie inside it.
         let ptr = unsafe { fresh.base.add(offset) };
         self.forget_stale(ptr);
-        self.counters.allocated(request.size);
+        let ticket = self.counters.allocated(request.size);
         let record = Record {
             size: request.size,
             reserved: fresh.reserved,
             offset: offset as u32,
             refused: CUresult::CUDA_SUCCESS,
+            device: target.ordinal,
             context: target.context,
             stream: target.stream,
+            ticket,
             site,
         };
         if self.registry.register(ptr, record).is_ok() {
@@ -389,16 +460,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         ptr: NonNull<u8>,
         free: impl FnOnce(&Driver, NonNull<u8>, &Record) -> Result<(), CuError>,
     ) -> Result<(), ReleaseError> {
-        match self.registry.claim(ptr) {
-            Some(claim) => self.release_claimed(ptr, claim, free),
-            None => {
-                self.counters.not_owned();
-                Err(ReleaseError::NotOwned {
-                    kind: K::NAME,
-                    address: ptr.addr().get(),
-                })
-            }
-        }
+        self.release_claimed(ptr, self.registry.claim(ptr), free)
     }
 
     /// Frees through the kind's entry point, in the order of `stream`.
@@ -412,26 +474,30 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
         record: &Record,
         stream: CUstream,
     ) -> Result<(), CuError> {
-        // The primary context was retained by this backend, so it is there to be entered. A context
-        // that was merely current may have been destroyed since, and the driver does not survive
-        // being given one that was: then what is current now has to do.
-        let enter = K::RELEASE_NEEDS_CONTEXT && self.policy == ContextPolicy::Primary;
-        let _entered = enter
-            .then(|| Entered::new(driver, record.context))
-            .transpose()?;
+        // It is the primary context, which this backend holds a reference to: `with_context` allows
+        // such a kind no other. (The driver does not survive being given a destroyed one.)
+        let _entered = if K::RELEASE_NEEDS_CONTEXT {
+            Some(Entered::new(driver, record.context)?)
+        } else {
+            None
+        };
         // SAFETY: the caller's promise is the same one.
         unsafe { self.kind.release(driver, base, stream) }
     }
 
-    /// Steps 2 and 3 of a release.
+    /// The rest of a release, once the record was claimed, or wasn't there to be.
     fn release_claimed(
         &self,
         ptr: NonNull<u8>,
-        claim: Claim<'_, Record>,
+        claim: Option<Claim<'_, Record>>,
         free: impl FnOnce(&Driver, NonNull<u8>, &Record) -> Result<(), CuError>,
     ) -> Result<(), ReleaseError> {
         let kind = K::NAME;
         let address = ptr.addr().get();
+        let Some(claim) = claim else {
+            self.counters.not_owned();
+            return Err(ReleaseError::NotOwned { kind, address });
+        };
         let record = claim.value();
         // A record exists only after a driver was found; were it not so, the claim's drop would
         // make the record live again.
@@ -458,6 +524,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 self.forget(claim);
                 Err(ReleaseError::Gone {
                     kind,
+                    device: record.device,
                     address,
                     size: record.size,
                     error,
@@ -471,6 +538,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
                 self.counters.release_refused();
                 Err(ReleaseError::Refused {
                     kind,
+                    device: record.device,
                     address,
                     size: record.size,
                     error,
@@ -482,12 +550,12 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// Whether a refused free means that the memory no longer exists.
     ///
     /// The refusal alone doesn't tell: `CUDA_ERROR_INVALID_VALUE` is also the answer to a wrong
-    /// pointer. So the driver is asked whether it still knows the address.
+    /// pointer, and `CUDA_ERROR_CONTEXT_IS_DESTROYED` is said of the thread's context, not of the
+    /// memory's. So the driver is asked whether it still knows the address.
     #[cold]
     fn is_gone(&self, driver: &Driver, base: NonNull<u8>, refusal: CuError) -> bool {
         match refusal.code() {
             CUresult::CUDA_ERROR_DEINITIALIZED => true,
-            CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED if K::DIES_WITH_CONTEXT => true,
             CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED | CUresult::CUDA_ERROR_INVALID_VALUE => {
                 let answer = driver.pointer_memory_type(to_device_ptr(base.as_ptr()));
                 answer.is_err_and(|error| error.code() == CUresult::CUDA_ERROR_INVALID_VALUE)
@@ -499,7 +567,7 @@ impl<K: MemoryKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     fn describe(&self, ptr: NonNull<u8>, record: &Record) -> LiveAllocation {
         LiveAllocation {
             kind: K::NAME,
-            device: self.ordinal,
+            device: record.device,
             ptr,
             size: record.size,
             reserved: record.reserved,
@@ -518,8 +586,11 @@ impl<K: StreamOrderedKind, const BUCKETS: usize> Backend<K, BUCKETS> {
     /// As for [`allocate`](Self::allocate).
     ///
     /// # Safety
-    /// The stream is null, or live until the allocation was released; it belongs to the device, and
-    /// to the backend's context.
+    /// - The stream is null, or live until the allocation was released; it belongs to the device, and
+    ///   to the backend's context.
+    /// - If other streams use the memory, `stream` waits for them (an event) before the allocation is
+    ///   dropped: a drop releases it at that point of `stream`, and waits for nothing. Or end the
+    ///   allocation with [`Allocation::release_on`], in the stream that used it last.
     #[track_caller]
     pub unsafe fn allocate_on(
         &self,
@@ -575,13 +646,20 @@ struct Fresh {
 }
 
 #[cold]
-fn out_of_memory_or_refused(driver: &Driver, error: CuError) -> AllocFailure {
-    if error.code() == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        let free = driver.mem_get_info().ok().map(|(free, _total)| free);
-        AllocFailure::OutOfMemory { error, free }
-    } else {
-        AllocFailure::Refused(error)
+fn out_of_memory_or_refused<K: MemoryKind>(
+    driver: &Driver,
+    error: CuError,
+    asked: usize,
+) -> AllocFailure {
+    if error.code() != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return AllocFailure::Refused(error);
     }
+    // Memory that the host always may touch is the host's, of which the driver tells nothing.
+    let free = match K::HOST_ACCESS {
+        HostAccess::Always => None,
+        _ => driver.mem_get_info().ok().map(|(free, _total)| free),
+    };
+    AllocFailure::OutOfMemory { error, asked, free }
 }
 
 // SAFETY: `MemoryKind` promises memory of the wanted size that nothing else uses; `record` hands
@@ -613,6 +691,27 @@ unsafe impl<K: MemoryKind, const BUCKETS: usize> MemoryBackend for Backend<K, BU
         self.release_with(ptr, |driver, base, record| {
             // SAFETY: a record that was claimed is of a live block, which this is the only release
             // of, and for that case the caller promises that nothing uses its memory.
+            unsafe { self.free(driver, base, record, record.stream) }
+        })
+    }
+
+    fn ticket_of(&self, ptr: NonNull<u8>) -> u64 {
+        self.registry.get(ptr).map_or(0, |record| record.ticket)
+    }
+
+    unsafe fn release_ticket(&self, ptr: NonNull<u8>, ticket: u64) -> Result<(), ReleaseError> {
+        // Looked at before it is claimed: a claim would hide a newer block here from its owner. And
+        // once more inside the claim, in case the newer block came in between.
+        let is_ours = |record: Record| ticket == 0 || record.ticket == ticket;
+        let claim = self
+            .registry
+            .get(ptr)
+            .filter(|&record| is_ours(record))
+            .and_then(|_| self.registry.claim(ptr))
+            .filter(|claim| is_ours(claim.value()));
+        self.release_claimed(ptr, claim, |driver, base, record| {
+            // SAFETY: the claimed record is of a live block, which this is the only release of, and
+            // the caller promises that nothing uses its memory.
             unsafe { self.free(driver, base, record, record.stream) }
         })
     }

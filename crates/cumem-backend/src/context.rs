@@ -23,10 +23,14 @@ pub enum ContextPolicy {
     /// Whatever context is current on the allocating thread.
     ///
     /// For applications that make contexts of their own. The memory lands on that context's device,
-    /// which the backend's ordinal should name: it is only reported. Allocation on a thread without one
+    /// whatever the backend's ordinal. Allocation on a thread without one
     /// fails with `CUDA_ERROR_INVALID_CONTEXT`, and the memory ends with its context: destroy
-    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context). A kind
-    /// whose release needs a context uses what is current then.
+    /// the context, then call [`Backend::forget_context`](crate::Backend::forget_context) before
+    /// anything else is allocated on that driver. An owner of memory that ended with a context, and
+    /// was neither dropped nor forgotten by then, may otherwise release what the driver has put at
+    /// the same address since: that is part of what destroying a context asks of whoever does it
+    /// ([`Driver::ctx_destroy`]). A kind
+    /// whose release needs a context, as stream-ordered memory does, can't be used so.
     Current,
 }
 
@@ -76,6 +80,17 @@ impl PrimaryContext {
                 Ok(theirs)
             }
         }
+    }
+
+    /// Takes a reference again after the context was reset. The handle stays the same; should the
+    /// driver ever choose another one, it is used from now on.
+    #[cold]
+    pub(crate) fn renew(&self, driver: &Driver, ordinal: i32) -> Result<(), CuError> {
+        let device = driver.device_get(ordinal)?;
+        let renewed = driver.device_primary_ctx_retain(device)?;
+        // Release pairs with the Acquire in `get`.
+        self.handle.store(renewed, Ordering::Release);
+        Ok(())
     }
 
     /// Gives the reference back, if one was taken.
@@ -187,6 +202,7 @@ impl DeviceContext {
     /// # Errors
     /// No such device, or the driver's answer.
     pub fn retain(driver: &Driver, ordinal: i32) -> Result<Self, CuError> {
+        crate::exit::watch();
         let device = driver.device_get(ordinal)?;
         Ok(Self {
             driver: driver.clone(),

@@ -3,10 +3,9 @@
 use core::error::Error;
 use core::fmt;
 
-use cumem_sys::{CuError, LoadError};
+use cumem_sys::{CUresult, CuError, LoadError};
 
 use crate::alignment::{BadRequest, MAX_ALIGNMENT};
-use crate::statistics::Statistics;
 
 /// An allocation that did not happen.
 ///
@@ -46,13 +45,31 @@ pub enum AllocFailure {
     OutOfMemory {
         /// The driver's answer.
         error: CuError,
-        /// Bytes that the driver said were free on the device just afterwards, if it answered.
+        /// Bytes that the driver was asked for: more than the caller asked for where the alignment
+        /// needed it.
+        asked: usize,
+        /// Bytes that the driver said were free on the device just afterwards; `None` if it did not
+        /// answer, and for host memory, of which it tells nothing.
         free: Option<usize>,
     },
     /// The driver refused for another reason.
     Refused(CuError),
     /// The driver reported success and gave a null pointer.
     NullPointer,
+    /// A pool had no block left, after it gathered what its threads had cached and gave empty
+    /// segments back. What was in use is [`AllocError::live_bytes`].
+    PoolExhausted {
+        /// Bytes that the pool may hold at most.
+        limit: usize,
+        /// Bytes that it held.
+        reserved: usize,
+        /// Bytes in blocks that were cached, and couldn't be gathered.
+        cached: usize,
+        /// Bytes of the largest block that it could still have given.
+        largest_free: usize,
+        /// What the driver answered when asked for more, if it was asked.
+        refused: Option<CUresult>,
+    },
     /// Another library, through which the backend allocates, was refused by the driver.
     Elsewhere {
         /// The driver's code.
@@ -66,23 +83,23 @@ pub enum AllocFailure {
 }
 
 impl AllocError {
-    /// An error of a backend that is built on others: what it was asked for, and what it holds.
+    /// For pools and policies that find out for themselves that there is no memory.
+    ///
+    /// `live` and `live_bytes` are what they had handed out at that moment.
     #[must_use]
     pub fn new(
-        kind: &'static str,
-        device: i32,
-        size: usize,
-        align: usize,
-        held: &Statistics,
+        backend: &(impl crate::MemoryBackend + ?Sized),
+        (size, align): (usize, usize),
+        (live, live_bytes): (usize, usize),
         failure: AllocFailure,
     ) -> Self {
         Self {
-            kind,
-            device,
+            kind: backend.kind_name(),
+            device: backend.device(),
             size,
             align,
-            live: held.live,
-            live_bytes: held.live_bytes,
+            live,
+            live_bytes,
             failure,
         }
     }
@@ -141,6 +158,18 @@ impl AllocError {
     }
 }
 
+impl AllocFailure {
+    /// Whether the driver says that the context it was asked in has ended.
+    pub(crate) fn context_ended(&self) -> bool {
+        match self {
+            Self::Context(error) | Self::Refused(error) => {
+                error.code() == CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            }
+            _ => false,
+        }
+    }
+}
+
 impl From<BadRequest> for AllocFailure {
     fn from(bad: BadRequest) -> Self {
         match bad {
@@ -174,15 +203,32 @@ impl fmt::Display for AllocError {
             )?,
             AllocFailure::Driver(error) => write!(f, "no usable CUDA driver: {error}")?,
             AllocFailure::Context(error) => write!(f, "no usable context: {error}")?,
-            AllocFailure::OutOfMemory { error, free } => {
-                write!(f, "{error}")?;
-                if let Some(free) = free {
-                    write!(f, "; the driver says {free} bytes of the device are free")?;
+            AllocFailure::OutOfMemory { error, asked, free } => {
+                write!(f, "{error}; the driver was asked for {asked} bytes")?;
+                match free {
+                    Some(free) => write!(f, ", and says {free} bytes of the device are free")?,
+                    None => f.write_str(" and has no more of this memory")?,
                 }
             }
             AllocFailure::Refused(error) => write!(f, "{error}")?,
             AllocFailure::NullPointer => {
                 f.write_str("the driver reported success and gave a null pointer")?;
+            }
+            AllocFailure::PoolExhausted {
+                limit,
+                reserved,
+                cached,
+                largest_free,
+                refused,
+            } => {
+                write!(
+                    f,
+                    "the pool holds {reserved} bytes of at most {limit}, {cached} of them cached; \
+                     the largest free block has {largest_free}"
+                )?;
+                if let Some(code) = refused {
+                    write!(f, "; the driver refused more (code {})", code.0)?;
+                }
             }
             AllocFailure::Elsewhere { code } => write!(f, "the driver answered code {code}")?,
             AllocFailure::LimitExceeded { limit } => write!(
@@ -222,10 +268,26 @@ pub enum ReleaseError {
         /// The pointer's address.
         address: usize,
     },
+    /// The pointer is the start of a pool's block that was released before.
+    AlreadyReleased {
+        /// The kind of memory that the pool holds.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
+    /// The pointer is inside a pool's memory, where no block starts.
+    Interior {
+        /// The kind of memory that the pool holds.
+        kind: &'static str,
+        /// The pointer's address.
+        address: usize,
+    },
     /// The driver refused. The allocation is live again and can be released once more.
     Refused {
         /// The kind of memory.
         kind: &'static str,
+        /// The ordinal of the device that it was allocated on.
+        device: i32,
         /// The pointer's address.
         address: usize,
         /// Bytes that stay allocated.
@@ -238,6 +300,8 @@ pub enum ReleaseError {
     Gone {
         /// The kind of memory.
         kind: &'static str,
+        /// The ordinal of the device that it was allocated on.
+        device: i32,
         /// The address that the pointer had.
         address: usize,
         /// Bytes that the allocation had.
@@ -281,25 +345,34 @@ impl fmt::Display for ReleaseError {
                 "{address:#x} is not live {kind} memory held here: it came from elsewhere, \
                  or was already released"
             ),
+            Self::AlreadyReleased { kind, address } => write!(
+                f,
+                "the block of pooled {kind} memory at {address:#x} was already released"
+            ),
+            Self::Interior { kind, address } => {
+                write!(f, "no block of pooled {kind} memory starts at {address:#x}")
+            }
             Self::Refused {
                 kind,
+                device,
                 address,
                 size,
                 error,
             } => write!(
                 f,
-                "the driver did not free {size} bytes of {kind} memory at {address:#x}, which \
-                 stay live: {error}"
+                "the driver did not free {size} bytes of {kind} memory of device {device} at \
+                 {address:#x}, which stay live: {error}"
             ),
             Self::Gone {
                 kind,
+                device,
                 address,
                 size,
                 error,
             } => write!(
                 f,
-                "{size} bytes of {kind} memory at {address:#x} no longer existed (their context \
-                 was destroyed, or the driver was shut down): {error}"
+                "{size} bytes of {kind} memory of device {device} at {address:#x} no longer existed \
+                 (their context was destroyed, or the driver was shut down): {error}"
             ),
             Self::Forked { kind, address } => write!(
                 f,

@@ -2,7 +2,7 @@
 //!
 //! After `main`, destructors run in an order that nobody controls, and the driver may already
 //! have been torn down: other libraries crashed inside it when they called it then. The process's
-//! end returns the memory anyway, so from the moment `exit` begins, nothing here calls the driver.
+//! end returns the memory anyway, so from the moment `exit` begins, no release calls the driver.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,11 @@ extern "C" fn mark() {
     EXITING.store(true, Ordering::Release);
 }
 
-/// Has the flag set when `exit` begins. Called after the driver was initialised, so that the
-/// handler runs before the driver's own: handlers run in the reverse order of registration.
-#[inline]
-pub(crate) fn watch() {
+/// Has [`exiting`] know when `exit` begins; further calls do nothing. Backends call it themselves.
+///
+/// Called after the driver was initialised, so that the handler runs before the driver's own:
+/// handlers run in the reverse order of registration.
+pub fn watch() {
     REGISTERED.call_once(|| {
         // SAFETY: `mark` is a plain function that stays valid for the life of the process, takes
         // nothing, and neither unwinds nor allocates. If the registration fails (the C library's

@@ -18,12 +18,13 @@
 //! # The protocol
 //! `allocate(size, align)`:
 //! 1. Size 0, or a layout that can't exist: an error, and no driver call.
-//! 2. No room in the registry: [`AllocFailure::RegistryFull`], and no driver call.
+//! 2. As many live allocations as the registry holds: [`AllocFailure::RegistryFull`], and no driver
+//!    call.
 //! 3. The driver is loaded, and a context is made current ([`ContextPolicy`]); the caller's own
 //!    context stack is as it was afterwards.
 //! 4. The driver allocates.
-//! 5. The pointer is registered with its size, its alignment offset, its context, and the
-//!    caller's source location. Should a racing thread have taken the last slot since step 2,
+//! 5. The pointer is registered with its size, its alignment offset, its device, context and stream,
+//!    and the caller's source location. Should a racing thread have taken the last slot since step 2,
 //!    the fresh memory is freed and the answer is `RegistryFull`.
 //! 6. The kind's hook runs (advice, for example). It is best effort: a refusal is counted.
 //!
@@ -54,7 +55,7 @@ pub use allocation::{Allocation, TryReleaseError};
 pub use backend::{Backend, DEFAULT_BUCKETS, DEFAULT_CAPACITY};
 pub use context::{ContextPolicy, DeviceContext, Entered};
 pub use error::{AllocError, AllocFailure, ReleaseError};
-pub use exit::exiting as process_is_exiting;
+pub use exit::{exiting as process_is_exiting, watch as watch_process_exit};
 pub use kind::{HostAccess, MemoryKind, StreamOrderedKind, Target};
 pub use live::{LeakReport, LiveAllocation};
 pub use memory_backend::MemoryBackend;

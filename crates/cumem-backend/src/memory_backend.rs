@@ -11,7 +11,7 @@ use crate::statistics::Statistics;
 /// Something that hands out memory and takes it back: a [`Backend`](crate::Backend), or a policy
 /// or pool around one.
 ///
-/// Object-safe, so `&dyn MemoryBackend` works where the type must not be known. References and
+/// Object-safe, so `&dyn MemoryBackend` works where the type must not be known. References, boxes and
 /// [`Arc`](std::sync::Arc)s of a backend are backends.
 ///
 /// # Safety
@@ -54,6 +54,30 @@ pub unsafe trait MemoryBackend: Send + Sync {
     /// fine: it is refused.
     unsafe fn release(&self, ptr: NonNull<u8>) -> Result<(), ReleaseError>;
 
+    /// A number that tells the live allocation at this address from every other one that was or
+    /// will be there; 0 if there is none, or if this backend doesn't tell them apart.
+    ///
+    /// An [`Allocation`](crate::Allocation) keeps it, so that an owner whose memory ended with its
+    /// context can't release what the driver put at the same address since.
+    fn ticket_of(&self, ptr: NonNull<u8>) -> u64 {
+        let _ = ptr;
+        0
+    }
+
+    /// [`release`](Self::release), but only of the allocation that the ticket is of.
+    ///
+    /// # Errors
+    /// As for [`release`](Self::release); another allocation at the address, or none, is
+    /// [`ReleaseError::NotOwned`].
+    ///
+    /// # Safety
+    /// As for [`release`](Self::release), and nobody else ends the allocation that the ticket is of.
+    unsafe fn release_ticket(&self, ptr: NonNull<u8>, ticket: u64) -> Result<(), ReleaseError> {
+        let _ = ticket;
+        // SAFETY: the caller's promise.
+        unsafe { self.release(ptr) }
+    }
+
     /// What is known about a live pointer; `None` if it isn't held here.
     fn find(&self, ptr: NonNull<u8>) -> Option<LiveAllocation>;
 
@@ -92,6 +116,19 @@ macro_rules! forward {
                 unsafe { (**self).release(ptr) }
             }
 
+            fn ticket_of(&self, ptr: NonNull<u8>) -> u64 {
+                (**self).ticket_of(ptr)
+            }
+
+            unsafe fn release_ticket(
+                &self,
+                ptr: NonNull<u8>,
+                ticket: u64,
+            ) -> Result<(), ReleaseError> {
+                // SAFETY: the caller's promise is the same one.
+                unsafe { (**self).release_ticket(ptr, ticket) }
+            }
+
             fn find(&self, ptr: NonNull<u8>) -> Option<LiveAllocation> {
                 (**self).find(ptr)
             }
@@ -104,4 +141,5 @@ macro_rules! forward {
 }
 
 forward!(&B);
+forward!(Box<B>);
 forward!(std::sync::Arc<B>);

@@ -1,4 +1,5 @@
-//! A kind whose driver keeps to none of its alignment, and one that hands out null.
+//! Kinds whose driver does what a real one seldom or never does: keep to none of its alignment, hand
+//! out null, hand out an address again whose block ended with its context.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::alloc::Layout;
@@ -7,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cumem_backend::{
-    AllocFailure, Backend, HostAccess, MemoryBackend, MemoryKind, Target, buckets_for,
+    AllocFailure, Backend, HostAccess, MemoryBackend, MemoryKind, ReleaseError, Target, buckets_for,
 };
 use cumem_sim::Sim;
 use cumem_sys::{CUstream, CuError, Driver};
@@ -123,4 +124,50 @@ fn success_with_a_null_pointer_is_a_failure() {
     assert!(matches!(error.failure(), AllocFailure::NullPointer));
     assert!(backend.allocate_raw(64).is_null());
     assert_eq!(backend.statistics().live, 0);
+}
+
+/// A driver that has one block, and gives it to everybody: as if each time the context, and the block
+/// with it, had ended before the next allocation.
+#[derive(Clone, Copy)]
+struct Recycler;
+
+static BLOCK: [u8; 8192] = [0; 8192];
+
+// SAFETY: the test uses the memory of no block.
+unsafe impl MemoryKind for Recycler {
+    const NAME: &'static str = "recycler";
+    const DEFAULT: Self = Self;
+    const HOST_ACCESS: HostAccess = HostAccess::Never;
+    const ALIGNMENT: usize = 1;
+
+    fn allocate(&self, _: Target<'_>, _: usize) -> Result<*mut u8, CuError> {
+        Ok(BLOCK.as_ptr().cast_mut())
+    }
+
+    unsafe fn release(&self, _: &Driver, _: NonNull<u8>, _: CUstream) -> Result<(), CuError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_address_that_is_given_out_again_replaces_the_record_of_the_lost_block() {
+    let sim = Sim::builder().build();
+    let backend: Backend<Recycler, BUCKETS> =
+        Backend::with_capacity(64).with_driver(sim.driver().unwrap());
+    let stale = backend.allocate(4096, 1).unwrap();
+    let fresh = backend.allocate(8000, 1).unwrap();
+    assert_eq!(fresh.as_ptr(), stale.as_ptr());
+    let ptr = NonNull::new(fresh.as_ptr()).unwrap();
+    assert_eq!(backend.find(ptr).unwrap().size, 8000);
+    // The owner of the lost block must not release the one that took its place.
+    let error = stale.try_release().unwrap_err();
+    assert!(matches!(error.error(), ReleaseError::NotOwned { .. }));
+    drop(error);
+    assert_eq!(backend.find(ptr).unwrap().size, 8000);
+    assert_eq!(backend.live().count(), 1);
+    let held = backend.statistics();
+    assert_eq!((held.live, held.live_bytes, held.gone), (1, 8000, 1));
+    fresh.try_release().unwrap();
+    let held = backend.statistics();
+    assert_eq!((held.live, held.live_bytes, held.released), (0, 0, 1));
 }

@@ -18,7 +18,7 @@ mod suite;
 mod target;
 
 pub use behaviour::{Behaviour, Outcome, Setting};
-pub use differences::KNOWN_DIFFERENCES;
+pub use differences::{KNOWN_DIFFERENCES, NOT_SEEN};
 pub use report::{Line, Report};
 pub use run::{check_here, child, run_all};
 pub use suite::behaviours;

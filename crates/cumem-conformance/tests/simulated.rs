@@ -1,12 +1,16 @@
 //! The simulated driver does what the list says, in process and loaded as a library.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+#[path = "../../cumem-sim/tests/common/mod.rs"]
+mod common;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use common::install;
 use cumem_conformance::{
-    KNOWN_DIFFERENCES, Outcome, Report, Setting, Target, behaviours, check_here, run_all,
+    KNOWN_DIFFERENCES, NOT_SEEN, Outcome, Report, Setting, Target, behaviours, check_here, run_all,
 };
 
 fn program() -> &'static Path {
@@ -66,6 +70,32 @@ fn every_behaviour_has_a_name_of_its_own_and_says_what_it_is() {
     }
 }
 
+/// The committed run on a real GPU is one of this list: all of it held there, but for what is said
+/// not to have been seen.
+#[test]
+fn a_real_driver_does_what_the_list_says() {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/conformance-h200.json");
+    let text = std::fs::read_to_string(file).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let held: BTreeSet<&str> = result["behaviours"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|line| line["outcome"] == "held")
+        .map(|line| line["name"].as_str().unwrap())
+        .collect();
+    let all = behaviours();
+    let missing: BTreeSet<&str> = all
+        .iter()
+        .map(|one| one.name)
+        .filter(|name| !held.contains(name))
+        .collect();
+    let said: BTreeSet<&str> = NOT_SEEN.iter().map(|(name, _)| *name).collect();
+    assert_eq!(missing, said);
+    assert_eq!(result["failed"], 0);
+}
+
 /// A driver that does something else is found out: one call fails where it must not.
 #[test]
 fn a_wrong_driver_is_found_out() {
@@ -84,29 +114,4 @@ fn a_wrong_driver_is_found_out() {
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{fault}: {output:?}");
     }
-}
-
-/// The library under the driver's name, in a folder of its own.
-fn install() -> (tempfile::TempDir, PathBuf) {
-    let profile = if cfg!(debug_assertions) {
-        "dev"
-    } else {
-        "release"
-    };
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--package", "cumem-sim-library"])
-        .args(["--profile", profile, "--message-format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let messages = String::from_utf8(output.stdout).unwrap();
-    let built = messages
-        .split('"')
-        .find(|text| text.ends_with("libcumem_sim_library.so"))
-        .unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libcuda.so.1");
-    std::fs::copy(built, &library).unwrap();
-    (folder, library)
 }

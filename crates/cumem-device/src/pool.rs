@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use core::fmt;
 use core::mem;
 
+use cumem_backend::{process_is_exiting, watch_process_exit};
 use cumem_sys::{
     CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemPool_attribute,
     CUmemPoolProps, CUmemoryPool, CuError, Driver, LoadError,
@@ -94,6 +95,7 @@ impl MemoryPool {
     /// # Errors
     /// As for [`create`](Self::create).
     pub fn create_with(driver: &Driver, ordinal: i32) -> Result<Self> {
+        watch_process_exit();
         driver.device_get(ordinal)?;
         // SAFETY: integers and a null pointer are valid with all bytes zero, and zero is what the
         // manual asks for in what is reserved.
@@ -264,7 +266,7 @@ fn global() -> Result<&'static Driver> {
 
 impl Drop for MemoryPool {
     fn drop(&mut self) {
-        if self.owned && !self.driver.is_forked() {
+        if self.owned && !self.driver.is_forked() && !process_is_exiting() {
             // SAFETY: the pool is ours, and with this value the last way to it goes. A refusal
             // means that the driver is going away, and the pool with it.
             let _ = unsafe { self.driver.mem_pool_destroy(self.handle) };

@@ -25,10 +25,13 @@ pub struct StreamOrdered {
 }
 
 impl StreamOrdered {
-    /// Takes memory from this pool, which must be of the backend's device, instead of from the
-    /// device's current one.
+    /// Takes memory from this pool instead of from the device's current one.
+    ///
+    /// # Safety
+    /// The pool is of the driver and of the device that the backend with this kind calls: another
+    /// driver would follow its handle.
     #[must_use]
-    pub const fn in_pool(pool: &'static MemoryPool) -> Self {
+    pub const unsafe fn in_pool(pool: &'static MemoryPool) -> Self {
         Self { pool: Some(pool) }
     }
 }
@@ -52,7 +55,8 @@ unsafe impl MemoryKind for StreamOrdered {
         let pointer = match self.pool {
             // SAFETY: whoever chose the stream promised that it is live, or null.
             None => unsafe { driver.mem_alloc_async(size, stream) },
-            // SAFETY: as above; the pool is never destroyed while a `&'static` to it exists.
+            // SAFETY: as above; whoever chose the pool promised that it is this driver's, and it is
+            // never destroyed while a `&'static` to it exists.
             Some(pool) => unsafe { driver.mem_alloc_from_pool_async(size, pool.handle(), stream) },
         };
         pointer.map(from_device_ptr)
@@ -70,8 +74,9 @@ unsafe impl MemoryKind for StreamOrdered {
     }
 }
 
-// SAFETY: the driver's calls above are in stream order; `cuMemFree_v2` takes this memory too, needs
-// no stream, and waits for the device.
+// SAFETY: the driver's calls above are in stream order; `cuMemFree_v2` takes this memory too and needs
+// no stream. It need not wait for anything, so it rests on the caller's promise that nothing uses the
+// memory.
 unsafe impl StreamOrderedKind for StreamOrdered {
     unsafe fn release_synchronously(
         &self,

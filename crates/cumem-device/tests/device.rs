@@ -2,7 +2,7 @@
 //! (`CUMEM_TEST_DRIVER=real`).
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use cumem_backend::{
     AllocFailure, Backend, DeviceContext, HostAccess, MemoryBackend, ReleaseError, buckets_for,
@@ -205,7 +205,8 @@ fn an_own_pool_keeps_what_its_threshold_says_and_gives_it_back_when_trimmed() {
     pool.set_reuse_opportunistic(true).unwrap();
     pool.set_reuse_internal_dependencies(false).unwrap();
 
-    let backend = ordered(driver).with_kind(StreamOrdered::in_pool(pool));
+    // SAFETY: the pool is of the same driver and device.
+    let backend = ordered(driver).with_kind(unsafe { StreamOrdered::in_pool(pool) });
     let block = backend.allocate(BYTES, 1).unwrap();
     driver.ctx_synchronize().unwrap();
     let held = pool.statistics().unwrap();
@@ -255,25 +256,22 @@ fn a_driver_without_pools_says_which_version_has_them() {
 }
 
 #[test]
-fn stream_ordered_memory_outlives_its_context_and_is_not_forgotten() {
+fn stream_ordered_memory_is_not_forgotten_with_a_context() {
     let sim = Sim::builder().build();
     let driver = sim.driver().unwrap();
-    let context = driver.ctx_create(cumem_sys::CUctx_flags(0), 0).unwrap();
-    let backend = ordered(&driver).with_context(cumem_backend::ContextPolicy::Current);
-    let ptr = NonNull::new(backend.allocate_raw(BYTES)).unwrap();
-    // SAFETY: nothing of the context is in use; the memory outlives it.
-    unsafe { driver.ctx_destroy(context) }.unwrap();
+    let backend = ordered(&driver);
+    let block = backend.allocate(BYTES, 1).unwrap();
+    let context = backend.live().next().unwrap().context;
     assert_eq!(backend.forget_context(context), 0);
-    // SAFETY: nothing uses the memory.
-    let refused = unsafe { backend.release(ptr) };
-    assert!(
-        matches!(refused, Err(ReleaseError::Refused { .. })),
-        "{refused:?}"
-    );
-    assert_eq!(backend.statistics().live, 1);
-    // SAFETY: as above.
-    unsafe { backend.release_synchronously(ptr) }.unwrap();
+    block.try_release().unwrap();
     assert!(sim.books().are_clean());
+}
+
+#[test]
+#[should_panic(expected = "needs the primary context")]
+fn stream_ordered_memory_of_whatever_context_is_current_is_refused() {
+    let backend = StreamOrderedBackend::<BUCKETS>::with_capacity(64);
+    let _ = backend.with_context(cumem_backend::ContextPolicy::Current);
 }
 
 #[test]

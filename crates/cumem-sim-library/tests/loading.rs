@@ -1,6 +1,7 @@
 //! The shared library, found and loaded as a real driver is.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+#[path = "../../cumem-sim/tests/common/mod.rs"]
 mod common;
 
 use std::path::Path;

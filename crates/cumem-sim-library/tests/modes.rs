@@ -1,6 +1,7 @@
 //! The library in each of its modes, each in a process of its own.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+#[path = "../../cumem-sim/tests/common/mod.rs"]
 mod common;
 
 use std::ffi::{CStr, c_uint, c_void};

@@ -169,7 +169,9 @@ impl SimBuilder {
     }
 
     /// Whether host and device can touch managed memory at the same time; true if not said. Where
-    /// they can't, as on Windows, advice and prefetching answer `CUDA_ERROR_INVALID_DEVICE`.
+    /// they can't, as on Windows, advice and prefetching answer `CUDA_ERROR_INVALID_DEVICE`, and the
+    /// host faults when it touches managed memory that was attached globally while any stream has
+    /// work to do.
     pub fn concurrent_managed_access(self, can: bool) -> Self {
         self.attribute(
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,

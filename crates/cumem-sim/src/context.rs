@@ -10,6 +10,7 @@ use cumem_sys::{CUcontext, CUctxCreateParams, CUdevice, CUresult};
 
 use crate::books::{Kind, Leak};
 use crate::instance::{Answer, Instance, State, fresh_handle, put};
+use crate::memory::ArenaKey;
 use crate::memory::region::Arena;
 use crate::stream::Stream;
 use crate::thread_stack;
@@ -24,7 +25,7 @@ pub(crate) struct Context {
     /// False once it was destroyed; the handle can still be current on a thread.
     pub(crate) is_alive: bool,
     /// The memory that allocations of a kind are cut from.
-    pub(crate) arenas: HashMap<Kind, Arena>,
+    pub(crate) arenas: HashMap<ArenaKey, Arena>,
     /// The stream that null means.
     pub(crate) null_stream: usize,
     /// The streams that "per thread" means.
@@ -96,6 +97,14 @@ impl State {
                 self.give_back(&allocation);
             }
         }
+        // A free that is waiting still has a block of one of these; it finds nothing to give it to.
+        let arenas = self
+            .contexts
+            .get_mut(&handle)
+            .map(|context| core::mem::take(&mut context.arenas));
+        for (key, arena) in arenas.into_iter().flatten() {
+            self.retire(key.kind(), device, arena.into_regions());
+        }
         if leak.count > 0 {
             self.history.leaked.push(leak);
         }
@@ -151,6 +160,7 @@ impl Instance {
             }
         }
         state.destroy_context(handle);
+        state.guard_managed();
         drop(state);
         self.progress.notify_all();
         true

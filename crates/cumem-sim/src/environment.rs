@@ -16,13 +16,15 @@
 //! | `CUMEM_SIM_LATENCY` | `CALL=TIME` (`ns`, `us`, `ms`), by comma; `*` is every call | |
 //! | `CUMEM_SIM_FAULTS` | faults, by semicolon, see below | |
 //! | `CUMEM_SIM_DEINITIALISE_AT_EXIT` | 1: calls after the exit handler answer 4 | 0 |
-//! | `CUMEM_SIM_BOOKS` | `stderr`, or a file that the books are written to at exit | |
+//! | `CUMEM_SIM_BOOKS` | `stderr` (or 1), or a file that the books are written to at exit | |
 //!
 //! A fault is `CALL:WHEN:CODE` or `CALL:WHEN:times=K:CODE`, where `WHEN` is `nth=N`, `always`, or
 //! `p=P:seed=S`: `cuMemAlloc_v2:nth=3:2;cuMemFree_v2:p=0.33:seed=7:999`.
 //!
 //! Symbols that a library exports can't be taken away while it is loaded. [`hide_symbols`] makes a
 //! copy of the library that lacks some of them.
+
+use std::collections::BTreeSet;
 
 use crate::config;
 
@@ -38,21 +40,21 @@ use crate::config;
 /// assert_eq!(image, b"\0cuInit\0-uMemFree\0cuMemFree_v2\0");
 /// ```
 pub fn hide_symbols(image: &mut [u8], names: &[&str]) -> usize {
-    let mut hidden = 0;
-    for name in names {
-        let mut pattern = vec![0];
-        pattern.extend_from_slice(name.as_bytes());
-        pattern.push(0);
-        let mut found = false;
-        for at in 0..image.len().saturating_sub(pattern.len() - 1) {
-            if image[at..].starts_with(&pattern) {
-                image[at + 1] = b'-';
-                found = true;
-            }
-        }
-        hidden += usize::from(found);
+    let mut hidden = BTreeSet::new();
+    if names.is_empty() {
+        return 0;
     }
-    hidden
+    // A name stands between two zero bytes.
+    for text in image.split_mut(|&byte| byte == 0).skip(1) {
+        if let Some(name) = names
+            .iter()
+            .find(|name| !text.is_empty() && name.as_bytes() == text)
+        {
+            hidden.insert(*name);
+            text[0] = b'-';
+        }
+    }
+    hidden.len()
 }
 
 /// The exact names that came after a driver version: what [`hide_symbols`] is to hide to make a

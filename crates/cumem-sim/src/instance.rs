@@ -14,6 +14,7 @@ use crate::device::Device;
 use crate::event::Event;
 use crate::fault::{Effect, Faults};
 use crate::fork;
+use crate::memory::region::Spare;
 use crate::memory::virtual_memory::{Handle, Reservation};
 use crate::memory::{Allocation, Usage};
 use crate::pool::Pool;
@@ -46,12 +47,19 @@ pub(crate) struct State {
     pub(crate) contexts: HashMap<usize, Context>,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     pub(crate) usage: Usage,
+    pub(crate) spare: Spare,
     pub(crate) streams: HashMap<usize, Stream>,
     pub(crate) events: HashMap<usize, Event>,
     pub(crate) pools: HashMap<usize, Pool>,
     pub(crate) reservations: BTreeMap<u64, Reservation>,
     pub(crate) handles: HashMap<u64, Handle>,
     pub(crate) history: History,
+    /// How many pieces of work were put into streams.
+    pub(crate) work_count: u64,
+    /// Host and device can't touch managed memory at the same time.
+    pub(crate) guards_managed: bool,
+    /// The device is at work, and managed memory is taken from the host.
+    pub(crate) managed_shut: bool,
     /// How many hold the streams.
     pub(crate) holds: usize,
     /// No more work is begun.
@@ -73,7 +81,10 @@ impl Instance {
         for fault in &config.faults {
             faults.add(fault.clone());
         }
-        let mut state = State::default();
+        let mut state = State {
+            guards_managed: !config.concurrent_managed_access(),
+            ..State::default()
+        };
         for ordinal in 0..config.devices.max(0) {
             let device = Device::new(&mut state, ordinal);
             state.devices.push(device);

@@ -2,6 +2,7 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// What the processor lets the host do with a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +114,19 @@ impl Mapping {
         };
     }
 
+    /// Gives the pages of this region, which is anonymous memory, back to the system; they are zeros
+    /// when they are touched again.
+    pub(crate) fn discard(&self) {
+        // SAFETY: the region is ours, and its bytes are of no use to anybody.
+        unsafe {
+            libc::madvise(
+                ptr::without_provenance_mut(self.address),
+                self.bytes,
+                libc::MADV_DONTNEED,
+            )
+        };
+    }
+
     /// Changes what the host may do with part of this region.
     pub(crate) fn protect(&self, at: usize, bytes: usize, protection: Protection) {
         debug_assert!(at >= self.address && at + bytes <= self.address + self.bytes);
@@ -175,4 +189,18 @@ unsafe fn unmap(address: usize, bytes: usize) {
         // SAFETY: the caller's promise.
         unsafe { libc::munmap(ptr::without_provenance_mut(address), bytes) };
     }
+}
+
+/// A file without a name, of a number of bytes.
+pub(crate) fn nameless_file(bytes: usize) -> Option<OwnedFd> {
+    // SAFETY: the name is a C string.
+    let file = unsafe { libc::memfd_create(c"cumem-sim".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor is fresh, and nobody else's.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    let length = libc::off_t::try_from(bytes).ok()?;
+    // SAFETY: the descriptor is open.
+    (unsafe { libc::ftruncate(file.as_raw_fd(), length) } == 0).then_some(file)
 }

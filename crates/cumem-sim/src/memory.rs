@@ -13,10 +13,10 @@ use core::ffi::c_int;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cumem_sys::{CUdeviceptr, CUresult};
+use cumem_sys::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
 use self::managed::Advice;
-use self::region::{Block, CHUNK, Region, STEP};
+use self::region::{Block, CHUNK, Class, Region, STEP};
 use self::virtual_memory::Physical;
 use crate::books::Kind;
 use crate::instance::{Answer, Instance, State};
@@ -43,6 +43,28 @@ pub(crate) struct Allocation {
     /// The devices that may use it, for mapped physical memory.
     pub(crate) readers: BTreeSet<c_int>,
     pub(crate) writers: BTreeSet<c_int>,
+}
+
+/// Which arena of a context an allocation comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ArenaKey {
+    kind: Kind,
+    /// Managed memory that was made for the host.
+    for_host: bool,
+}
+
+impl ArenaKey {
+    pub(crate) fn kind(self) -> Kind {
+        self.kind
+    }
+
+    fn of(kind: Kind, flags: u32) -> Self {
+        let host = CUmemAttach_flags::CU_MEM_ATTACH_HOST.0;
+        Self {
+            kind,
+            for_host: kind == Kind::Managed && flags == host,
+        }
+    }
 }
 
 /// Where the bytes of an allocation are. A clone keeps them there.
@@ -150,14 +172,46 @@ impl State {
         let Some(context) = self.contexts.get_mut(&allocation.context) else {
             return;
         };
-        let Some(arena) = context.arenas.get_mut(&allocation.kind) else {
+        let key = ArenaKey::of(allocation.kind, allocation.flags);
+        let Some(arena) = context.arenas.get_mut(&key) else {
             return;
         };
         arena.give(block);
         let released = arena.release_unused(0);
-        match self.counter(allocation.kind, allocation.device) {
-            Some(taken) => *taken -= released,
-            None => debug_assert!(false, "memory that is counted nowhere"),
+        self.retire(allocation.kind, allocation.device, released);
+    }
+
+    /// Takes regions back that a kind had.
+    pub(crate) fn retire(&mut self, kind: Kind, device: c_int, regions: Vec<Arc<Region>>) {
+        for region in regions {
+            self.uncharge(kind, device, region.bytes());
+            self.spare.put(region);
+        }
+    }
+
+    /// Gives bytes back to what a kind takes from.
+    pub(crate) fn uncharge(&mut self, kind: Kind, device: c_int, bytes: usize) {
+        if let Some(taken) = self.counter(kind, device) {
+            *taken -= bytes;
+        }
+    }
+
+    /// Takes managed memory from the host while the device is at work, where the two can't touch it
+    /// at the same time; else gives it back.
+    pub(crate) fn guard_managed(&mut self) {
+        if !self.guards_managed {
+            return;
+        }
+        let shut = !self.ends_of(|_| true).is_empty();
+        if shut == self.managed_shut {
+            return;
+        }
+        self.managed_shut = shut;
+        let key = ArenaKey::of(Kind::Managed, 0);
+        for context in self.contexts.values() {
+            if let Some(arena) = context.arenas.get(&key) {
+                arena.shut(shut);
+            }
         }
     }
 
@@ -195,7 +249,15 @@ impl Instance {
     }
 
     /// Makes an allocation of a kind in a context.
-    fn allocate(&self, state: &mut State, kind: Kind, context: usize, bytes: usize) -> Answer<u64> {
+    fn allocate(
+        &self,
+        state: &mut State,
+        kind: Kind,
+        flags: u32,
+        context: usize,
+        bytes: usize,
+    ) -> Answer<u64> {
+        let key = ArenaKey::of(kind, flags);
         let full = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
         let device = state.context(context)?.device;
         let rounded = bytes
@@ -203,25 +265,28 @@ impl Instance {
             .ok_or(full)?;
         let arena = |state: &mut State| {
             let context = state.contexts.get_mut(&context);
-            context.and_then(|it| it.arenas.entry(kind).or_default().take(rounded))
+            context.and_then(|it| it.arenas.entry(key).or_default().take(rounded))
         };
         let block = match arena(state) {
             Some(block) => block,
             None => {
                 let whole = rounded.next_multiple_of(CHUNK);
                 self.charge(state, kind, device, whole)?;
-                let region = match kind {
-                    Kind::Device => Region::closed(whole),
-                    _ => Region::open(whole),
+                let class = match kind {
+                    Kind::Device => Class::Closed,
+                    Kind::Managed if state.guards_managed && !key.for_host => Class::Guarded,
+                    _ => Class::Open,
                 };
+                let region = state.spare.take(class, whole);
+                if let (Class::Guarded, Some(region)) = (class, &region) {
+                    region.shut(state.managed_shut);
+                }
                 let Some(region) = region else {
-                    if let Some(taken) = state.counter(kind, device) {
-                        *taken -= whole;
-                    }
+                    state.uncharge(kind, device, whole);
                     return Err(full);
                 };
                 if let Some(context) = state.contexts.get_mut(&context) {
-                    context.arenas.entry(kind).or_default().add(region);
+                    context.arenas.entry(key).or_default().add(region);
                 }
                 arena(state).ok_or(full)?
             }
@@ -229,6 +294,7 @@ impl Instance {
         let pointer = block.address();
         let mut allocation = Allocation::new(kind, bytes, Store::Block(block), device);
         allocation.context = context;
+        allocation.flags = flags;
         state.insert(pointer, allocation);
         Ok(pointer)
     }

@@ -11,7 +11,7 @@ use cumem_sys::{
 
 use crate::books::Kind;
 use crate::instance::{Answer, Instance, State, fresh_handle, put, put_as};
-use crate::memory::region::{Arena, Block, Region, STEP};
+use crate::memory::region::{Arena, Block, Class, STEP};
 
 /// What a pool takes from the device at a time.
 pub(crate) const GROWTH: usize = 32 << 20;
@@ -121,22 +121,17 @@ impl State {
             return;
         };
         if pool.retired && pool.is_unused() {
-            let (device, released) = (pool.device, pool.arena.held());
-            self.pools.remove(&handle);
-            self.uncharge(device, released);
-        }
-    }
-
-    fn uncharge(&mut self, device: c_int, bytes: usize) {
-        if let Ok(device) = self.device(device) {
-            device.used -= bytes;
+            let device = pool.device;
+            if let Some(pool) = self.pools.remove(&handle) {
+                self.retire(Kind::StreamOrdered, device, pool.arena.into_regions());
+            }
         }
     }
 
     fn trim(&mut self, handle: usize, keep: usize) {
         if let Some(pool) = self.pools.get_mut(&handle) {
             let (device, released) = (pool.device, pool.arena.release_unused(keep));
-            self.uncharge(device, released);
+            self.retire(Kind::StreamOrdered, device, released);
         }
     }
 
@@ -206,8 +201,8 @@ impl Instance {
             }
             self.charge(state, Kind::StreamOrdered, device, whole)?;
         }
-        let Some(region) = Region::low(whole) else {
-            state.uncharge(device, whole);
+        let Some(region) = state.spare.take(Class::Low, whole) else {
+            state.uncharge(Kind::StreamOrdered, device, whole);
             return Err(full);
         };
         let pool = state.pools.get_mut(&handle).ok_or(full)?;

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::fork;
 use crate::instance::Instance;
 
 /// How many simulated drivers one process can hold at a time.
@@ -54,6 +55,8 @@ pub(crate) fn slot_of(number: u64) -> Option<usize> {
 pub(crate) struct Lease {
     slot: usize,
     instance: Arc<Instance>,
+    /// The process that took it, by its generation.
+    generation: u64,
 }
 
 impl Lease {
@@ -72,7 +75,11 @@ impl Lease {
         taken[slot] = true;
         // Release: pairs with the Acquire load of `instance`.
         INSTANCES[slot].store(Arc::as_ptr(&instance).cast_mut(), Ordering::Release);
-        Ok(Self { slot, instance })
+        Ok(Self {
+            slot,
+            instance,
+            generation: fork::generation(),
+        })
     }
 
     pub(crate) fn slot(&self) -> usize {
@@ -86,6 +93,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // In a forked child the workers are gone, and a lock may be held by nobody for ever. The
+            // slot stays taken.
+            return;
+        }
         self.instance.shut_down();
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: nothing is published. The lock orders it before the slot's next lease.

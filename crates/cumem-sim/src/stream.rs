@@ -47,6 +47,8 @@ pub(crate) struct Stream {
 
 #[derive(Debug)]
 struct Item {
+    /// Later work has a higher number, whichever stream it is in.
+    number: u64,
     after: Vec<Point>,
     work: Work,
 }
@@ -246,6 +248,20 @@ impl State {
             && self.order_of(stream).is_empty()
     }
 
+    /// Whether a stream may call a function of the program's. The real driver has one thread for the
+    /// functions of a context's streams, which takes them in the order in which they are due.
+    fn may_call(&self, stream: &Stream, number: u64) -> bool {
+        let is_earlier = |item: &Item| {
+            matches!(item.work, Work::Call(_))
+                && item.number < number
+                && item.after.iter().all(|&point| self.is_passed(point))
+        };
+        !self.streams.values().any(|other| {
+            other.context == stream.context
+                && (other.calling || !other.running && other.queue.front().is_some_and(is_earlier))
+        })
+    }
+
     /// The next piece of work of a stream, if it may begin.
     fn next(&mut self, handle: usize) -> Option<Work> {
         if self.holds > 0 {
@@ -253,10 +269,8 @@ impl State {
         }
         let stream = self.streams.get(&handle)?;
         let item = stream.queue.front()?;
-        // The real driver has one thread for the functions of a context's streams.
         let is_call = matches!(item.work, Work::Call(_));
-        let calls = |other: &Stream| other.context == stream.context && other.calling;
-        if is_call && self.streams.values().any(calls) {
+        if is_call && !self.may_call(stream, item.number) {
             return None;
         }
         if !item.after.iter().all(|&point| self.is_passed(point)) {
@@ -286,6 +300,7 @@ impl State {
             stream.calling = false;
             stream.done += 1;
         }
+        self.guard_managed();
     }
 }
 
@@ -315,9 +330,15 @@ impl Instance {
                 .map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
             stream.has_worker = true;
         }
-        stream.queue.push_back(Item { after, work });
+        state.work_count += 1;
+        stream.queue.push_back(Item {
+            number: state.work_count,
+            after,
+            work,
+        });
         stream.issued += 1;
         let point = (handle, stream.issued);
+        state.guard_managed();
         self.progress.notify_all();
         Ok(point)
     }

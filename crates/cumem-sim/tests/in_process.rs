@@ -120,10 +120,13 @@ fn a_context_is_destroyed_at_a_chosen_moment() {
         .collect();
     sim.inject(Fault::destroys_context("cuMemFree_v2", 2));
     free(&driver, pointers[0]).unwrap();
-    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-    assert_eq!(code(free(&driver, pointers[1])), invalid);
+    assert!(free(&driver, pointers[1]).is_err());
     let gone = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
     assert_eq!(code(driver.mem_alloc(256)), gone);
+    assert_eq!(code(free(&driver, pointers[2])), gone);
+    driver.ctx_pop_current().unwrap();
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    assert_eq!(code(free(&driver, pointers[2])), invalid);
     let books = sim.books();
     assert_eq!((books.live.len(), books.ended_with_context), (0, 2));
     assert_eq!((books.leaked[0].count, books.leaked[0].bytes), (2, 8192));
@@ -258,10 +261,8 @@ fn memory_runs_out_at_the_configured_size() {
     let device: Vec<u64> = (0..4).map(|_| driver.mem_alloc(2 << 20).unwrap()).collect();
     assert_eq!(code(driver.mem_alloc(1)), full);
     // SAFETY: the stream is the null stream.
-    assert_eq!(
-        code(unsafe { driver.mem_alloc_async(1, ptr::null_mut()) }),
-        full
-    );
+    let ordered = unsafe { driver.mem_alloc_async(1, ptr::null_mut()) };
+    assert_eq!(code(ordered), full);
     // Managed memory may be more than the device has.
     let managed = driver.mem_alloc_managed(16 << 20, GLOBAL).unwrap();
     assert_eq!(code(driver.mem_alloc_managed(1, GLOBAL)), full);
@@ -456,4 +457,113 @@ fn threads_of_one_driver_do_not_disturb_each_other() {
         }
     });
     assert!(sim.books().are_clean());
+}
+
+/// The bytes of managed memory, while a stream has work to do.
+fn touch_while_busy(attachment: CUmemAttach_flags) {
+    let (sim, driver) = ready(Sim::builder().concurrent_managed_access(false));
+    let pointer = driver.mem_alloc_managed(4096, attachment).unwrap();
+    let byte: *mut u8 = ptr::with_exposed_provenance_mut(pointer as usize);
+    let device = driver.mem_alloc(64).unwrap();
+    // SAFETY: the memory is live, and the device isn't at work.
+    unsafe { byte.write_volatile(1) };
+    let held = sim.hold_streams();
+    // SAFETY: the memory is live; the stream is the null stream.
+    unsafe { driver.memset_d8_async(device, 1, 64, ptr::null_mut()) }.unwrap();
+    // SAFETY: the memory is live; whether the host may touch it now is what is being looked at, in a
+    // process that may die of it.
+    unsafe { byte.write_volatile(2) };
+    drop(held);
+    driver.ctx_synchronize().unwrap();
+    // SAFETY: the memory is live, and the device is done.
+    assert_eq!(unsafe { byte.read_volatile() }, 2);
+}
+
+#[test]
+fn without_concurrent_access_the_host_faults_while_the_device_is_at_work() {
+    use std::os::unix::process::ExitStatusExt;
+    let alone = |test| {
+        std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", test])
+            .output()
+            .unwrap()
+            .status
+    };
+    assert_eq!(alone("child_touches_global_memory").signal(), Some(11));
+    assert_eq!(alone("child_touches_host_memory").code(), Some(0));
+}
+
+#[test]
+#[ignore = "dies, in a process of its own, started by the test above"]
+fn child_touches_global_memory() {
+    touch_while_busy(GLOBAL);
+}
+
+#[test]
+#[ignore = "runs in a process of its own, started by the test above"]
+fn child_touches_host_memory() {
+    touch_while_busy(CUmemAttach_flags::CU_MEM_ATTACH_HOST);
+}
+
+#[test]
+fn without_concurrent_access_managed_memory_comes_back_when_the_device_is_done() {
+    let (_sim, driver) = ready(Sim::builder().concurrent_managed_access(false));
+    let pointer = driver.mem_alloc_managed(4096, GLOBAL).unwrap();
+    // SAFETY: the memory is live, and nothing else uses it.
+    unsafe {
+        driver
+            .memset_d8_async(pointer, 7, 4096, ptr::null_mut())
+            .unwrap();
+        driver.ctx_synchronize().unwrap();
+        let byte: *mut u8 = ptr::with_exposed_provenance_mut(pointer as usize);
+        assert_eq!(byte.add(4095).read_volatile(), 7);
+        byte.write_volatile(8);
+        let mut back = 0_u8;
+        driver
+            .memcpy_dtoh((&raw mut back).cast(), pointer, 1)
+            .unwrap();
+        assert_eq!(back, 8);
+    }
+    free(&driver, pointer).unwrap();
+}
+
+#[test]
+fn freed_addresses_come_again() {
+    let (_sim, driver) = ready(Sim::builder());
+    let first = driver.mem_alloc_managed(4096, GLOBAL).unwrap();
+    let byte: *mut u8 = ptr::with_exposed_provenance_mut(first as usize);
+    // SAFETY: the memory is live, and nothing else uses it.
+    unsafe { byte.write(1) };
+    free(&driver, first).unwrap();
+    for _ in 0..20 {
+        let again = driver.mem_alloc_managed(4096, GLOBAL).unwrap();
+        assert_eq!(again, first);
+        free(&driver, again).unwrap();
+    }
+}
+
+#[test]
+fn a_forked_child_can_drop_its_copy() {
+    let (sim, driver) = ready(Sim::builder());
+    let pointer = driver.mem_alloc(256).unwrap();
+    let held = sim.hold_streams();
+    // SAFETY: the memory is live; the stream is the null stream.
+    unsafe { driver.memset_d8_async(pointer, 1, 64, ptr::null_mut()) }.unwrap();
+    // SAFETY: the child only calls the simulated driver, which refuses, and drops it.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = driver.device_get_count().is_err() && sim.is_forked();
+        drop(driver);
+        std::mem::forget(held);
+        drop(sim);
+        // SAFETY: nothing of the process is to be torn down.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status has a place.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
+    drop(held);
+    driver.ctx_synchronize().unwrap();
+    free(&driver, pointer).unwrap();
 }

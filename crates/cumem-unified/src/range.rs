@@ -241,7 +241,8 @@ impl<'a> ManagedRange<'a> {
     /// The driver's answer.
     pub fn is_accessed_by_device(&self, ordinal: i32) -> Result<bool, AdviceError> {
         let _entered = self.enter()?;
-        let mut devices = [0; 64];
+        let count = self.driver.device_get_count()?;
+        let mut devices = vec![0; usize::try_from(count).unwrap_or(0) + 1];
         self.driver
             .mem_range_get_accessed_by(self.pointer, self.bytes, &mut devices)?;
         Ok(devices.contains(&ordinal))

@@ -156,41 +156,42 @@ impl VirtualBuffer {
         unsafe { self.unmap_down_to(bytes.div_ceil(self.granule)) }
     }
 
-    /// Opens the memory, present and future, to these devices beside its own. They must be able to
-    /// reach it ([`Driver::device_can_access_peer`]).
+    /// Sets which devices may use the memory, present and future, beside its own. They must be able
+    /// to reach it ([`Driver::device_can_access_peer`]).
     ///
     /// # Errors
-    /// The driver's answer; the same devices as before have access.
-    pub fn share_with(&mut self, ordinals: &[i32]) -> Result<(), VirtualError> {
+    /// No such device, or the driver's answer; the same devices as before have access. Should the
+    /// driver refuse even to restore that, it is [`VirtualError::Stuck`].
+    ///
+    /// # Safety
+    /// No work under way on a device that loses its access uses the memory.
+    pub unsafe fn set_devices(&mut self, ordinals: &[i32]) -> Result<(), VirtualError> {
         let mut access = vec![self.context.ordinal()];
         for &ordinal in ordinals {
+            self.context
+                .driver()
+                .device_get(ordinal)
+                .map_err(|error| self.refused(ordinal, error))?;
             if !access.contains(&ordinal) {
                 access.push(ordinal);
             }
         }
-        let opened: Vec<i32> = access
-            .iter()
-            .copied()
-            .filter(|ordinal| !self.access.contains(ordinal))
-            .collect();
-        let closed: Vec<i32> = self
-            .access
-            .iter()
-            .copied()
-            .filter(|ordinal| !access.contains(ordinal))
-            .collect();
+        let only_in = |one: &[i32], other: &[i32]| -> Vec<i32> {
+            one.iter()
+                .copied()
+                .filter(|ordinal| !other.contains(ordinal))
+                .collect()
+        };
+        let opened = only_in(&access, &self.access);
+        let closed = only_in(&self.access, &access);
         let changed = self
             .set_access(&opened, READ_WRITE)
             .and_then(|()| self.set_access(&closed, NO_ACCESS));
         if let Err(error) = changed {
-            let _ = self.set_access(&opened, NO_ACCESS);
-            let _ = self.set_access(&closed, READ_WRITE);
-            return Err(VirtualError::Refused {
-                device: self.context.ordinal(),
-                bytes: self.mapped(),
-                mapped: self.mapped(),
-                error,
-            });
+            self.set_access(&closed, READ_WRITE)
+                .and_then(|()| self.set_access(&opened, NO_ACCESS))
+                .map_err(|error| self.stuck(error))?;
+            return Err(self.refused(self.context.ordinal(), error));
         }
         self.access = access;
         Ok(())
@@ -210,28 +211,22 @@ impl VirtualBuffer {
 
     /// Maps one more granule.
     fn map_next(&mut self) -> Result<(), CuError> {
+        let place = self.base + self.mapped() as CUdeviceptr;
         let driver = self.context.driver();
         let _entered = self.context.enter()?;
-        let place = self.base + self.mapped() as CUdeviceptr;
         let handle = driver.mem_create(self.granule, &properties(self.context.ordinal()))?;
         // SAFETY: the handle is fresh, and the place is reserved with nothing mapped in it.
         let mapped = unsafe { driver.mem_map(place, self.granule, 0, handle) };
-        // The mapping keeps the memory; without one it goes at once.
+        // A mapping keeps the memory; without one it goes at once.
         // SAFETY: the handle is ours and is not used any more.
         let released = unsafe { driver.mem_release(handle) };
         mapped?;
-        let opened = released.and_then(|()| {
-            let access = descriptions(&self.access, READ_WRITE);
-            // SAFETY: the range was mapped just above, and nothing uses it yet.
-            unsafe { driver.mem_set_access(place, self.granule, &access) }
-        });
-        if let Err(error) = opened {
-            // SAFETY: the range is the whole mapping that was made above, which nothing uses.
-            unsafe { driver.mem_unmap(place, self.granule) }?;
-            return Err(error);
-        }
+        // From here on the granule is counted, so that whoever undoes the growth takes it away too.
         self.granules += 1;
-        Ok(())
+        released?;
+        let access = descriptions(&self.access, READ_WRITE);
+        // SAFETY: the range was mapped just above, and nothing uses it yet.
+        unsafe { driver.mem_set_access(place, self.granule, &access) }
     }
 
     /// # Safety
@@ -288,6 +283,15 @@ impl VirtualBuffer {
         freed.map_err(|error| self.stuck(error))?;
         self.reserved = 0;
         Ok(())
+    }
+
+    fn refused(&self, device: i32, error: CuError) -> VirtualError {
+        VirtualError::Refused {
+            device,
+            bytes: self.mapped(),
+            mapped: self.mapped(),
+            error,
+        }
     }
 
     fn stuck(&self, error: CuError) -> VirtualError {

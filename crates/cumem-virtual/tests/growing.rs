@@ -127,6 +127,30 @@ fn a_growth_that_fails_half_way_leaves_what_was_there() {
 }
 
 #[test]
+fn a_growth_that_can_be_neither_finished_nor_undone_says_so_and_loses_nothing() {
+    let sim = Sim::builder().build();
+    let driver = sim.driver().unwrap();
+    let mut buffer = VirtualBuffer::reserve_with(&driver, 0, 64 << 20).unwrap();
+    let granule = buffer.granule();
+    buffer.grow_to(granule).unwrap();
+    let unknown = CUresult::CUDA_ERROR_UNKNOWN;
+    sim.inject(Fault::once("cuMemSetAccess", unknown));
+    sim.inject(Fault::once("cuMemUnmap", unknown));
+    let error = buffer.grow_to(3 * granule).unwrap_err();
+    assert!(
+        matches!(error, VirtualError::Stuck { mapped, .. } if mapped == 2 * granule),
+        "{error}"
+    );
+    assert_eq!(buffer.mapped(), 2 * granule);
+    // SAFETY: nothing uses the buffer.
+    unsafe { buffer.shrink_to(granule) }.unwrap();
+    buffer.grow_to(3 * granule).unwrap();
+    // SAFETY: as above.
+    unsafe { buffer.try_release() }.unwrap();
+    assert!(sim.books().are_clean());
+}
+
+#[test]
 fn a_refused_unmapping_is_seen_and_can_be_tried_again() {
     let sim = Sim::builder().build();
     let driver = sim.driver().unwrap();
@@ -168,7 +192,8 @@ fn several_devices_are_given_access_and_lose_it() {
     assert_eq!(access(1, buffer.device_ptr()), open);
     assert_eq!(access(2, buffer.device_ptr()), closed);
 
-    buffer.share_with(&[2, 3]).unwrap();
+    // SAFETY: no work is under way, here and below.
+    unsafe { buffer.set_devices(&[2, 3]) }.unwrap();
     buffer.grow_to(2 * granule).unwrap();
     let second = buffer.device_ptr() + granule as u64;
     for ordinal in [1, 2, 3] {
@@ -178,12 +203,16 @@ fn several_devices_are_given_access_and_lose_it() {
     assert_eq!(access(0, second), closed);
 
     sim.inject(Fault::once("cuMemSetAccess", CUresult::CUDA_ERROR_UNKNOWN));
-    assert!(buffer.share_with(&[0]).is_err());
+    // SAFETY: as above.
+    assert!(unsafe { buffer.set_devices(&[0]) }.is_err());
+    // SAFETY: as above.
+    assert!(unsafe { buffer.set_devices(&[2, 3, 99]) }.is_err());
     assert_eq!(buffer.devices(), [1, 2, 3]);
     assert_eq!(access(2, second), open);
     assert_eq!(access(0, second), closed);
 
-    buffer.share_with(&[]).unwrap();
+    // SAFETY: as above.
+    unsafe { buffer.set_devices(&[]) }.unwrap();
     assert_eq!(access(1, second), open);
     assert_eq!(access(2, second), closed);
     drop(buffer);

@@ -171,7 +171,8 @@ impl Adopted {
 
     fn refused(&self, error: DriverError) -> Error {
         let failure = refusal(error);
-        AllocError::new(KIND, self.device(), 0, 1, &self.statistics(), failure).into()
+        let held = self.statistics();
+        AllocError::new(self, (0, 1), (held.live, held.live_bytes), failure).into()
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -243,14 +244,8 @@ unsafe impl MemoryBackend for Adopted {
     ) -> Result<NonNull<u8>, AllocError> {
         let failed = |failure| {
             self.held().statistics.failed += 1;
-            AllocError::new(
-                KIND,
-                self.device(),
-                size,
-                align,
-                &self.statistics(),
-                failure,
-            )
+            let held = self.statistics();
+            AllocError::new(self, (size, align), (held.live, held.live_bytes), failure)
         };
         if size == 0 {
             return Err(failed(AllocFailure::ZeroSize));

@@ -39,7 +39,7 @@
 //! # What holds memory
 //! - [`Buffer`]: typed, with a length; slices, views, copies. The usual way.
 //! - [`Allocation`]: bytes without a type.
-//! - [`HostAllocator`](https://docs.rs/cumem/latest/cumem/struct.HostAllocator.html): `Vec`, `Box` and
+//! - `HostAllocator` (feature `allocator-api2`): `Vec`, `Box` and
 //!   maps in memory that the host can touch (feature `allocator-api2`, or `nightly`).
 //! - Bare pointers, for allocators: [`Backend::allocate_raw`] and [`Backend::release_raw`]; [`release`]
 //!   and [`owner_of`] find the backend by the address.
@@ -104,14 +104,20 @@ pub use cumem_device::{
     PoolStatistics, StreamOrdered, StreamOrderedBackend,
 };
 #[cfg(feature = "pinned")]
-pub use cumem_pinned::{Pinned, PinnedBackend, RegisterError, Registration};
+pub use cumem_pinned::{Pinned, PinnedBackend, RegisterError, Registration, device_address};
 pub use cumem_sys as sys;
 #[cfg(feature = "unified")]
 pub use cumem_unified::{
     AdviceError, Attach, ManagedRange, Unified, UnifiedBackend, host_access_now,
 };
-#[cfg(any(feature = "unified", feature = "device", feature = "pinned"))]
-pub use defaults::*;
+#[cfg(feature = "virtual")]
+pub use cumem_virtual::{VirtualBuffer, VirtualError};
+#[cfg(feature = "device")]
+pub use defaults::DEVICE;
+#[cfg(feature = "pinned")]
+pub use defaults::PINNED;
+#[cfg(feature = "unified")]
+pub use defaults::UNIFIED;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

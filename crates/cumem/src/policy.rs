@@ -2,7 +2,7 @@
 //!
 //! Each takes a backend by value, so that all its traffic goes through it; a reference or an `Arc`
 //! also does, if nothing else uses the backend underneath meanwhile. Each is a backend itself, so
-//! [`Buffer`](crate::Buffer), [`HostAllocator`](crate::HostAllocator) and
+//! [`Buffer`](crate::Buffer), `HostAllocator` and
 //! [`register_backend`](crate::register_backend) take it.
 //!
 //! ```

@@ -8,8 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cumem::sys::{CUresult, Driver};
 use cumem::{
-    AllocFailure, Allocation, Backend, DevicePreferredBackend, MemoryBackend, MemoryKind,
-    PinnedBackend, ReleaseError, UnifiedBackend, buckets_for, to_device_ptr,
+    AllocFailure, Allocation, Backend, DeviceBackend, DevicePreferredBackend, MemoryBackend,
+    MemoryKind, PinnedBackend, ReleaseError, StreamOrderedBackend, UnifiedBackend, buckets_for,
+    to_device_ptr,
 };
 use cumem_sim::Sim;
 
@@ -31,8 +32,13 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the driver itself still knows an address.
+/// Whether the driver itself still knows an address. What is released in stream order is waited for.
 fn driver_knows(driver: &Driver, ptr: *mut u8) -> bool {
+    let context = cumem_backend::DeviceContext::retain(driver, 0).unwrap();
+    {
+        let _entered = context.enter().unwrap();
+        driver.ctx_synchronize().unwrap();
+    }
     driver.pointer_memory_type(to_device_ptr(ptr)).is_ok()
 }
 
@@ -184,11 +190,19 @@ fn impossible_sizes_never_reach_the_driver<K: MemoryKind>(
 
 fn running_out_of_memory_says_so<K: MemoryKind>(backend: &Backend<K, BUCKETS>, _: &Driver) {
     let error = backend.allocate(1 << 50, 1).unwrap_err();
-    let AllocFailure::OutOfMemory { error: cause, free } = error.failure() else {
+    let AllocFailure::OutOfMemory {
+        error: cause,
+        asked,
+        free,
+    } = error.failure()
+    else {
         panic!("{error}");
     };
+    assert_eq!(asked, 1 << 50);
     assert_eq!(cause.code(), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-    assert!(free.unwrap() > 0);
+    // What the device has free says nothing about pinned host memory.
+    assert_eq!(free.is_some(), K::NAME != "pinned");
+    assert_ne!(free, Some(0));
     assert_eq!((error.kind(), error.size()), (K::NAME, 1 << 50));
     let text = error.to_string();
     for part in [K::NAME, "1125899906842624", "CUDA_ERROR_OUT_OF_MEMORY"] {
@@ -236,6 +250,29 @@ fn the_callers_own_context_is_left_as_it_was<K: MemoryKind>(
     assert!(driver.ctx_get_current().unwrap().is_null());
     // SAFETY: nothing was made in it.
     unsafe { driver.ctx_destroy(own) }.unwrap();
+}
+
+fn a_reset_of_the_device_is_survived<K: MemoryKind>(
+    backend: &Backend<K, BUCKETS>,
+    driver: &Driver,
+) {
+    let lost = backend.allocate(BLOCK, 1).unwrap();
+    let also_lost = backend.allocate(BLOCK, 1).unwrap();
+    // SAFETY: nothing uses memory or anything else of the context; these two blocks end with it.
+    unsafe { driver.device_primary_ctx_reset(0) }.unwrap();
+    let fresh = backend.allocate(BLOCK, 1).unwrap();
+    assert!(driver_knows(driver, fresh.as_ptr()));
+    for stale in [lost, also_lost] {
+        match stale.try_release().map_err(|error| error.error()) {
+            // The driver may have put the fresh block where one of these was.
+            Err(ReleaseError::Gone { .. } | ReleaseError::NotOwned { .. }) => {}
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+    assert!(driver_knows(driver, fresh.as_ptr()));
+    fresh.try_release().unwrap();
+    let held = backend.statistics();
+    assert_eq!((held.live, held.gone, held.released), (0, 2, 1));
 }
 
 fn many_threads_lose_nothing<K: MemoryKind>(backend: &Backend<K, BUCKETS>, _: &Driver) {
@@ -297,11 +334,15 @@ fn dropping_the_backend_gives_everything_back<K: MemoryKind>(
     assert_eq!(backend.statistics().allocated, 0);
 }
 
+/// The tests in the first list are for every kind; those in the second touch the memory from the
+/// host.
 macro_rules! for_every_kind {
-    ($($test:ident)*) => {
-        for_every_kind! { @ unified UnifiedBackend: $($test)* }
-        for_every_kind! { @ device_preferred DevicePreferredBackend: $($test)* }
-        for_every_kind! { @ pinned PinnedBackend: $($test)* }
+    (every { $($test:ident)* } host { $($host:ident)* }) => {
+        for_every_kind! { @ unified UnifiedBackend: $($test)* $($host)* }
+        for_every_kind! { @ device_preferred DevicePreferredBackend: $($test)* $($host)* }
+        for_every_kind! { @ pinned PinnedBackend: $($test)* $($host)* }
+        for_every_kind! { @ device DeviceBackend: $($test)* }
+        for_every_kind! { @ stream_ordered StreamOrderedBackend: $($test)* }
     };
     (@ $kind:ident $backend:ident: $($test:ident)*) => {
         mod $kind {
@@ -318,17 +359,22 @@ macro_rules! for_every_kind {
 }
 
 for_every_kind! {
+    every {
     a_full_registry_refuses_without_asking_the_driver
     a_dropped_allocation_is_back_with_the_driver
     what_is_not_held_is_refused
     the_raw_entry_points_allocate_and_release
-    the_host_can_write_and_read_it
     every_alignment_up_to_two_mebibytes_is_given
     impossible_sizes_never_reach_the_driver
     running_out_of_memory_says_so
     a_thread_without_a_context_allocates_and_keeps_having_none
     the_callers_own_context_is_left_as_it_was
-    many_threads_lose_nothing
     a_leak_is_reported_with_its_line
     dropping_the_backend_gives_everything_back
+    }
+    host {
+    the_host_can_write_and_read_it
+    many_threads_lose_nothing
+    a_reset_of_the_device_is_survived
+    }
 }

@@ -33,6 +33,8 @@ impl<K: MemoryKind> Subject<K> {
         let backend = Backend::with_capacity(CAPACITY).with_driver(driver.clone());
         let (allocates, frees) = match K::NAME {
             "pinned" => ("cuMemHostAlloc", "cuMemFreeHost"),
+            "device" => ("cuMemAlloc_v2", "cuMemFree_v2"),
+            "stream-ordered" => ("cuMemAllocAsync", "cuMemFreeAsync"),
             _ => ("cuMemAllocManaged", "cuMemFree_v2"),
         };
         Self {
@@ -99,15 +101,41 @@ fn a_refused_free_loses_nothing<K: MemoryKind>(subject: &Subject<K>) {
 fn a_refusal_that_only_looks_like_lost_memory_keeps_the_record<K: MemoryKind>(
     subject: &Subject<K>,
 ) {
-    let ptr = subject.allocate();
-    subject.sim.inject(Fault::once(
-        subject.frees,
+    for code in [
         CUresult::CUDA_ERROR_INVALID_VALUE,
-    ));
-    let error = subject.release(ptr).unwrap_err();
-    assert!(matches!(error, ReleaseError::Refused { .. }), "{error}");
-    subject.release(ptr).unwrap();
-    subject.assert_books_agree();
+        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        CUresult::CUDA_ERROR_INVALID_CONTEXT,
+    ] {
+        let ptr = subject.allocate();
+        subject.sim.inject(Fault::once(subject.frees, code));
+        let error = subject.release(ptr).unwrap_err();
+        assert!(matches!(error, ReleaseError::Refused { .. }), "{error}");
+        subject.release(ptr).unwrap();
+        subject.assert_books_agree();
+    }
+}
+
+fn what_memory_was_allocated_with_cannot_be_changed<K: MemoryKind>(subject: &Subject<K>) {
+    let used = || {
+        let backend =
+            Backend::<K, BUCKETS>::with_capacity(CAPACITY).with_driver(subject.driver.clone());
+        drop(backend.allocate(4096, 1).unwrap());
+        backend
+    };
+    type Change<'a, K> = &'a dyn Fn(Backend<K, BUCKETS>) -> Backend<K, BUCKETS>;
+    let changes: [(&str, Change<'_, K>); 4] = [
+        ("driver", &|used| used.with_driver(subject.driver.clone())),
+        ("device", &|used| used.on_device(1)),
+        ("kind", &|used| used.with_kind(K::DEFAULT)),
+        ("context", &|used| used.with_context(ContextPolicy::Primary)),
+    ];
+    for (what, change) in changes {
+        let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(change(used()));
+        }));
+        assert!(changed.is_err(), "{what}");
+    }
+    assert!(subject.sim.books().are_clean());
 }
 
 fn try_release_gives_the_allocation_back_with_the_error<K: MemoryKind>(subject: &Subject<K>) {
@@ -160,31 +188,6 @@ fn memory_that_ended_with_its_context_is_told_apart<K: MemoryKind>(subject: &Sub
     let held = backend.statistics();
     assert_eq!((held.live, held.live_bytes, held.gone), (0, 0, 4));
     assert_eq!(subject.sim.books().unknown_frees, 0);
-}
-
-fn a_reused_address_replaces_the_record_of_a_lost_block<K: MemoryKind>(subject: &Subject<K>) {
-    // A neighbour that stays keeps the simulated driver from giving the whole region back to the
-    // system, so that the next block of the size gets the same place.
-    let neighbour = subject.allocate();
-    let context = subject.driver.ctx_create(CUctx_flags(0), 0).unwrap();
-    let backend = Backend::<K, BUCKETS>::with_capacity(CAPACITY)
-        .with_driver(subject.driver.clone())
-        .with_context(ContextPolicy::Current);
-    let lost = backend.allocate(4096, 1).unwrap().into_raw().0;
-    // SAFETY: nothing of the context is used any more; what was allocated ends with it.
-    unsafe { subject.driver.ctx_destroy(context) }.unwrap();
-
-    let context = subject.driver.ctx_create(CUctx_flags(0), 0).unwrap();
-    let fresh = backend.allocate(4000, 1).unwrap();
-    assert_eq!(fresh.as_ptr(), lost.as_ptr(), "the address was used again");
-    assert_eq!(backend.find(lost).unwrap().size, 4000);
-    let held = backend.statistics();
-    assert_eq!((held.live, held.live_bytes, held.gone), (1, 4000, 1));
-    fresh.try_release().unwrap();
-    // SAFETY: nothing of the context is used any more.
-    unsafe { subject.driver.ctx_destroy(context) }.unwrap();
-    subject.release(neighbour).unwrap();
-    assert!(subject.sim.books().live.is_empty());
 }
 
 fn every_fault_under_eight_threads_loses_nothing<K: MemoryKind>(subject: &Subject<K>) {
@@ -345,6 +348,34 @@ fn without_a_context_of_its_own_a_thread_cannot_use_the_current_one<K: MemoryKin
     assert_eq!(backend.statistics().live, 0);
 }
 
+fn a_release_makes_no_context_and_calls_only_the_free<K: MemoryKind>(subject: &Subject<K>) {
+    let backend = Backend::<K, BUCKETS>::with_capacity(CAPACITY)
+        .on_device(2)
+        .with_driver(subject.driver.clone());
+    let ptr = backend.allocate(4096, 1).unwrap().into_raw().0;
+    let before = subject.sim.books().calls;
+    std::thread::scope(|scope| {
+        let address = ptr.as_ptr().expose_provenance();
+        let backend = &backend;
+        scope.spawn(move || {
+            let ptr = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: nothing uses the memory.
+            assert!(unsafe { backend.release_raw(ptr) });
+        });
+    });
+    let mut expected = before;
+    *expected.entry(subject.frees).or_insert(0) += 1;
+    assert_eq!(subject.sim.books().calls, expected);
+    let is_active = |device| {
+        subject
+            .driver
+            .device_primary_ctx_get_state(device)
+            .unwrap()
+            .1
+    };
+    assert!(!is_active(0), "a context appeared on device 0");
+}
+
 fn memory_lands_on_the_chosen_device<K: MemoryKind>(subject: &Subject<K>) {
     let others: Vec<Backend<K, BUCKETS>> = (0..4)
         .map(|ordinal| {
@@ -375,6 +406,7 @@ macro_rules! for_every_kind {
         for_every_kind! { @ unified Unified: $($test)* }
         for_every_kind! { @ device_preferred DevicePreferred: $($test)* }
         for_every_kind! { @ pinned Pinned: $($test)* }
+        for_every_kind! { @ device Device: $($test)* }
     };
     (@ $module:ident $kind:ident: $($test:ident)*) => {
         mod $module {
@@ -390,16 +422,31 @@ macro_rules! for_every_kind {
 for_every_kind! {
     a_refused_free_loses_nothing
     a_refusal_that_only_looks_like_lost_memory_keeps_the_record
+    what_memory_was_allocated_with_cannot_be_changed
     try_release_gives_the_allocation_back_with_the_error
     a_failed_drop_is_counted_and_stays_live
     memory_that_ended_with_its_context_is_told_apart
-    a_reused_address_replaces_the_record_of_a_lost_block
     every_fault_under_eight_threads_loses_nothing
     a_driver_that_always_fails_ends_no_thread_and_no_record
     the_last_slot_is_raced_for_and_nothing_is_lost
     a_racing_release_has_one_winner
     the_primary_context_is_retained_once_and_given_back
     without_a_context_of_its_own_a_thread_cannot_use_the_current_one
+    memory_lands_on_the_chosen_device
+    a_release_makes_no_context_and_calls_only_the_free
+}
+
+for_every_kind! { @ stream_ordered StreamOrdered:
+    a_refused_free_loses_nothing
+    a_refusal_that_only_looks_like_lost_memory_keeps_the_record
+    what_memory_was_allocated_with_cannot_be_changed
+    try_release_gives_the_allocation_back_with_the_error
+    a_failed_drop_is_counted_and_stays_live
+    every_fault_under_eight_threads_loses_nothing
+    a_driver_that_always_fails_ends_no_thread_and_no_record
+    the_last_slot_is_raced_for_and_nothing_is_lost
+    a_racing_release_has_one_winner
+    the_primary_context_is_retained_once_and_given_back
     memory_lands_on_the_chosen_device
 }
 
@@ -409,6 +456,8 @@ fn a_failing_call_on_the_way_to_an_allocation_keeps_nothing() {
     a_failing_call(&|| Subject::<cumem::Unified>::new(Sim::builder().build()));
     a_failing_call(&|| Subject::<cumem::DevicePreferred>::new(Sim::builder().build()));
     a_failing_call(&|| Subject::<cumem::Pinned>::new(Sim::builder().build()));
+    a_failing_call(&|| Subject::<cumem::Device>::new(Sim::builder().build()));
+    a_failing_call(&|| Subject::<cumem::StreamOrdered>::new(Sim::builder().build()));
 }
 
 fn a_failing_call<K: MemoryKind>(fresh: &dyn Fn() -> Subject<K>) {
@@ -436,7 +485,10 @@ fn refused_advice_is_counted_and_not_fatal() {
     let sim = Sim::builder().concurrent_managed_access(false).build();
     let backend = DevicePreferredBackend::new().with_driver(sim.driver().unwrap());
     drop(backend.allocate(4096, 1).unwrap());
-    assert_eq!(backend.statistics().advice_refused, 1);
+    let held = backend.statistics();
+    assert_eq!(held.advice_refused, 1);
+    let code = CUresult::CUDA_ERROR_INVALID_DEVICE;
+    assert_eq!(held.last_advice_refusal, Some(code));
     assert!(sim.books().are_clean());
 
     let sim = Sim::builder().build();

@@ -33,6 +33,9 @@ pub const fn buckets_for(capacity: usize) -> usize {
 }
 
 /// A bounded set of live pointers, with a value for each.
+///
+/// All methods take `&self` and may be called from any thread at any time: see the
+/// [crate documentation](crate) for what they promise beside each other.
 pub struct Registry<const BUCKETS: usize, V: Value = ()> {
     buckets: [Bucket<V>; BUCKETS],
     /// Slots out of use.
@@ -143,9 +146,10 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
 
     /// Puts `ptr` in with its value.
     ///
-    /// The caller owns the address and has not registered it already; registering a live pointer
-    /// again is a mistake that debug builds panic about where they see it. In release builds both
-    /// entries are kept, lookups find one of them, and each removal takes one away.
+    /// The caller owns the address, and it isn't registered: registering a live pointer again is a
+    /// mistake. Where debug assertions are on, this panics. Elsewhere both entries are kept,
+    /// lookups find one of them, and each removal takes one away. (An entry that is
+    /// [claimed](Self::claim) doesn't count: its address may have been handed out again.)
     ///
     /// # Errors
     ///
@@ -222,19 +226,21 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
 
     /// Takes `ptr` aside, to be removed or put back; of several callers, one gets it.
     ///
-    /// Until the claim ends, the pointer is found by nobody, and its slot is kept.
+    /// Until the claim ends, the pointer is found by nobody, and its slot is kept. `None` as for
+    /// [`unregister`](Self::unregister).
     #[inline]
     pub fn claim(&self, ptr: NonNull<u8>) -> Option<Claim<'_, V>> {
         let key = callers_key(ptr)?;
-        let found = self.search(key, |bucket| bucket.take_live(key))?;
+        let early = mutant::on("directions taken back before the key is taken");
+        let found = self.search(key, |bucket| {
+            if early && bucket.contains(key) {
+                self.table().take_directions_back(key, bucket);
+            }
+            bucket.take_live(key)
+        })?;
         let (slot, key) = found.what;
-        Some(Claim::new(
-            self.table(),
-            found.bucket,
-            found.at_home,
-            slot,
-            key,
-        ))
+        let at_home = found.at_home || early;
+        Some(Claim::new(self.table(), found.bucket, at_home, slot, key))
     }
 
     /// Whether `ptr` is registered and not claimed.
@@ -282,10 +288,25 @@ impl<const BUCKETS: usize, V: Value> Registry<BUCKETS, V> {
         Claims::new(self.table())
     }
 
-    /// Whether a slot is empty at this moment. Reads only.
+    /// Whether a slot is empty at this moment: to ask before something expensive whose result
+    /// would have to be registered. Reads only; in a full table it reads every key.
+    ///
+    /// Another thread may take the last slot in between, so `register` can still say `Full`.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.buckets.iter().any(Bucket::has_room)
+        let (before, from_here) = self.buckets.split_at(Self::somewhere());
+        from_here.iter().chain(before).any(Bucket::has_room)
+    }
+
+    /// A bucket that differs from thread to thread, so that they don't all read the same lines.
+    #[inline]
+    fn somewhere() -> usize {
+        if cfg!(loom) {
+            return 0; // loom repeats executions, so nothing may depend on where a stack is
+        }
+        let on_the_stack = 0_u8;
+        let here = (&raw const on_the_stack).cast_mut();
+        Route::of(here, BUCKETS).home
     }
 
     /// How many pointers are registered and not claimed; exact when nobody writes meanwhile.
@@ -331,5 +352,60 @@ impl<'a, const BUCKETS: usize, V: Value> IntoIterator for &'a Registry<BUCKETS, 
 
     fn into_iter(self) -> Iter<'a, V> {
         self.iter()
+    }
+}
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+mod tests {
+    use core::ptr::without_provenance_mut;
+
+    use super::*;
+
+    /// Addresses that all have the same home, tag and way: the inverse of the hash's multiplier
+    /// gives consecutive hashes.
+    fn colliding(n: usize) -> NonNull<u8> {
+        let address = 0xF1DE_83E1_9937_733D_u64.wrapping_mul(n as u64 + 1) as usize;
+        NonNull::new(without_provenance_mut(address)).expect("no multiple of it is 0")
+    }
+
+    #[test]
+    fn an_emptied_table_gives_no_directions_whatever_the_order() {
+        const FULL: usize = 7 * SLOTS;
+        let live = Registry::<7>::new();
+        // Strides that have no divisor in common with the number of keys.
+        for stride in [1, 2, 5, 11, FULL - 1] {
+            for n in 0..FULL {
+                live.register(colliding(n), ()).expect("there is room");
+            }
+            let home = Route::of(colliding(0).as_ptr(), 7).home;
+            assert!(live.buckets[home].signpost.read().passed(), "signs ran out");
+            for n in 0..FULL {
+                let n = n * stride % FULL;
+                assert!(
+                    live.unregister(colliding(n)).is_some(),
+                    "key {n}, stride {stride}"
+                );
+            }
+            assert!(
+                live.buckets
+                    .iter()
+                    .all(|bucket| bucket.signpost.read().none())
+            );
+        }
+    }
+
+    #[test]
+    fn full_leaves_no_directions() {
+        let live = Registry::<3>::with_capacity(5);
+        for n in 0..5 {
+            live.register(colliding(n), ()).expect("there is room");
+        }
+        assert!(live.register(colliding(5), ()).is_err());
+        assert_eq!(live.drain().count(), 5);
+        assert!(
+            live.buckets
+                .iter()
+                .all(|bucket| bucket.signpost.read().none())
+        );
     }
 }

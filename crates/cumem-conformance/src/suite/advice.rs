@@ -199,7 +199,7 @@ behaviours! {
         with_managed(g, 64 * KIB, |pointer| {
             let nowhere = CUmemLocation::device(1000);
             let result = call!(g.mem_prefetch_async(pointer, 64 * KIB, nowhere, ptr::null_mut()));
-            refused(result, code::INVALID_VALUE)
+            refused(result, code::INVALID_DEVICE)
         })?;
     }
 

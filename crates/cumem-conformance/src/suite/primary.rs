@@ -99,11 +99,40 @@ behaviours! {
         refused(call!(g.mem_free(0)), code::CONTEXT_IS_DESTROYED)?;
     }
 
-    /// While a destroyed context is current, pointers can't be asked about.
-    alone fn nothing_is_asked_under_a_destroyed_one(g) {
+    /// While a destroyed context is current, a pointer that went with it is unknown.
+    alone fn a_pointer_is_unknown_under_a_destroyed_one(g) {
         let pointer = g.mem_alloc(4 * KIB)?;
         call!(g.device_primary_ctx_release(g.device()))?;
-        refused(g.pointer_memory_type(pointer), code::CONTEXT_IS_DESTROYED)?;
+        refused(g.pointer_memory_type(pointer), code::INVALID_VALUE)?;
+    }
+
+    /// While a destroyed context is current, stream-ordered memory can still be asked about.
+    alone fn a_pointer_is_known_under_a_destroyed_one(g) {
+        let pointer = call!(g.mem_alloc_async(4 * KIB, core::ptr::null_mut()))?;
+        g.ctx_synchronize()?;
+        call!(g.device_primary_ctx_release(g.device()))?;
+        let kind = g.pointer_memory_type(pointer)?;
+        same(kind, cumem_sys::CUmemorytype::CU_MEMORYTYPE_DEVICE)?;
+    }
+
+    /// While a destroyed context is current, stream-ordered memory isn't freed either way.
+    alone fn stream_ordered_memory_is_not_freed_under_it(g) {
+        let pointer = call!(g.mem_alloc_async(4 * KIB, core::ptr::null_mut()))?;
+        g.ctx_synchronize()?;
+        call!(g.device_primary_ctx_release(g.device()))?;
+        refused(call!(g.mem_free(pointer)), code::CONTEXT_IS_DESTROYED)?;
+        let ordered = call!(g.mem_free_async(pointer, core::ptr::null_mut()));
+        refused(ordered, code::CONTEXT_IS_DESTROYED)?;
+    }
+
+    /// Retained again, it frees what was stream-ordered before.
+    alone fn made_again_it_frees_what_was_stream_ordered(g) {
+        let pointer = call!(g.mem_alloc_async(4 * KIB, core::ptr::null_mut()))?;
+        g.ctx_synchronize()?;
+        call!(g.device_primary_ctx_release(g.device()))?;
+        g.device_primary_ctx_retain(g.device())?;
+        call!(g.mem_free_async(pointer, core::ptr::null_mut()))?;
+        g.ctx_synchronize()?;
     }
 
     /// A reset takes its memory, and leaves it inactive.

@@ -288,6 +288,28 @@ behaviours! {
         })?;
     }
 
+    /// Copies and sets go over mappings that touch.
+    shared fn copies_go_over_several_mappings(g) {
+        with_mapping(g, |pointer, _, bytes| {
+            let second = pointer + bytes as u64;
+            let other = g.mem_create(bytes, &properties(g))?;
+            call!(g.mem_map(second, bytes, 0, other))?;
+            call!(g.mem_set_access(second, bytes, &[access(g, BOTH)]))?;
+            let result = (|| {
+                call!(g.memset_d8(pointer, 1, 2 * bytes))?;
+                let own: Vec<u8> = (0..100).collect();
+                call!(g.memcpy_htod(second - 50, own.as_ptr().cast(), 100))?;
+                let mut back = vec![0_u8; 102];
+                call!(g.memcpy_dtoh(back.as_mut_ptr().cast(), second - 51, 102))?;
+                same((back[0], back[101]), (1, 1))?;
+                same(back[1..101].to_vec(), own)
+            })();
+            call!(g.mem_unmap(second, bytes))?;
+            call!(g.mem_release(other))?;
+            result
+        })?;
+    }
+
     /// The same memory is seen at two addresses.
     shared fn memory_is_seen_at_two_addresses(g) {
         with_mapping(g, |pointer, handle, bytes| {

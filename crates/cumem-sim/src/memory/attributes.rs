@@ -76,16 +76,14 @@ unsafe fn put_attribute(
 ///
 /// # Safety
 /// As for [`put_attribute`].
-unsafe fn put_nothing(data: *mut c_void, attribute: CUpointer_attribute) -> Answer {
+unsafe fn put_nothing(data: *mut c_void, attribute: CUpointer_attribute, pointer: u64) -> Answer {
     use CUpointer_attribute as P;
     // SAFETY: the caller's promise, for the type that each attribute has.
     unsafe {
         match attribute {
             P::CU_POINTER_ATTRIBUTE_CONTEXT
             | P::CU_POINTER_ATTRIBUTE_DEVICE_POINTER
-            | P::CU_POINTER_ATTRIBUTE_HOST_POINTER
             | P::CU_POINTER_ATTRIBUTE_BUFFER_ID
-            | P::CU_POINTER_ATTRIBUTE_RANGE_SIZE
             | P::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES
             | P::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
             | P::CU_POINTER_ATTRIBUTE_MAPPING_SIZE
@@ -93,7 +91,8 @@ unsafe fn put_nothing(data: *mut c_void, attribute: CUpointer_attribute) -> Answ
             | P::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => put_as(data, 0u64),
             P::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => put_as::<c_int>(data, -2),
             // Left as it was.
-            P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => Ok(()),
+            P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | P::CU_POINTER_ATTRIBUTE_RANGE_SIZE => Ok(()),
+            P::CU_POINTER_ATTRIBUTE_HOST_POINTER => put_as(data, pointer),
             P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
             | P::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
             | P::CU_POINTER_ATTRIBUTE_IS_MANAGED
@@ -115,9 +114,6 @@ impl Instance {
         pointer: CUdeviceptr,
     ) -> Answer {
         let state = self.state();
-        if let Some(current) = self.top_of_stack() {
-            state.context(current)?;
-        }
         let (base, one) = state
             .find(pointer)
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -146,7 +142,7 @@ impl Instance {
                     put_attribute(data, attribute, pointer, base, one).is_ok()
                 });
                 if !known {
-                    put_nothing(data, attribute)?;
+                    put_nothing(data, attribute, pointer)?;
                 }
             }
         }

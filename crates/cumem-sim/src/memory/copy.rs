@@ -15,7 +15,6 @@ use crate::stream::Work;
 pub(crate) struct Transfer {
     source: Source,
     to: Place,
-    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -32,8 +31,26 @@ enum Source {
 /// Where bytes are, and what keeps them there.
 #[derive(Debug)]
 struct Place {
+    /// One piece, or several where a range goes over several mappings of physical memory.
+    pieces: Vec<Piece>,
+    _kept: Vec<Store>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
     pointer: *mut u8,
-    _kept: Option<Store>,
+    bytes: usize,
+}
+
+impl Place {
+    /// The program's own memory.
+    fn own(pointer: u64, bytes: usize) -> Self {
+        let pointer = ptr::with_exposed_provenance_mut(pointer as usize);
+        Self {
+            pieces: vec![Piece { pointer, bytes }],
+            _kept: Vec::new(),
+        }
+    }
 }
 
 // SAFETY: the bytes are the driver's, or the program's own, which it lends until the work is done;
@@ -43,19 +60,58 @@ unsafe impl Send for Transfer {}
 impl Transfer {
     /// Moves the bytes.
     pub(crate) fn run(&self) {
-        let to = self.to.pointer;
         match &self.source {
-            // SAFETY: both places hold that many bytes: allocations were checked to, and are kept;
-            // for its own memory the program promised it.
-            Source::Memory(from) => unsafe { ptr::copy(from.pointer, to, self.bytes) },
-            // SAFETY: as above.
-            Source::Staged(bytes) => unsafe { ptr::copy(bytes.as_ptr(), to, self.bytes) },
-            Source::Pattern { bytes, width } => {
-                for at in 0..self.bytes {
-                    // SAFETY: as above.
-                    unsafe { to.add(at).write(bytes[at % width]) };
+            Source::Memory(from) => copy_pieces(&from.pieces, &self.to.pieces),
+            Source::Staged(bytes) => {
+                let staged = Piece {
+                    pointer: bytes.as_ptr().cast_mut(),
+                    bytes: bytes.len(),
+                };
+                copy_pieces(&[staged], &self.to.pieces);
+            }
+            Source::Pattern { bytes, width: 1 } => {
+                for piece in &self.to.pieces {
+                    // SAFETY: the piece holds that many bytes: allocations were checked to, and are
+                    // kept; for its own memory the program promised it.
+                    unsafe { piece.pointer.write_bytes(bytes[0], piece.bytes) };
                 }
             }
+            Source::Pattern { bytes, width } => {
+                let mut pattern = bytes[..*width].iter().copied().cycle();
+                for piece in &self.to.pieces {
+                    for (at, byte) in pattern.by_ref().take(piece.bytes).enumerate() {
+                        // SAFETY: as above.
+                        unsafe { piece.pointer.add(at).write(byte) };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies as many bytes as the target has.
+fn copy_pieces(from: &[Piece], to: &[Piece]) {
+    let mut sources = from.iter().copied();
+    let mut source = Piece {
+        pointer: ptr::null_mut(),
+        bytes: 0,
+    };
+    for target in to {
+        let mut done = 0;
+        while done < target.bytes {
+            if source.bytes == 0 {
+                match sources.next() {
+                    Some(next) => source = next,
+                    None => return,
+                }
+            }
+            let count = source.bytes.min(target.bytes - done);
+            // SAFETY: both pieces hold that many bytes: allocations were checked to, and are kept;
+            // for its own memory the program promised it.
+            unsafe { ptr::copy(source.pointer, target.pointer.add(done), count) };
+            source.pointer = source.pointer.wrapping_add(count);
+            source.bytes -= count;
+            done += count;
         }
     }
 }
@@ -77,22 +133,43 @@ struct Found {
 }
 
 impl State {
+    /// The bytes of a range of memory that the driver knows: within one allocation, or over mappings
+    /// that touch.
+    fn pieces(&self, pointer: u64, bytes: usize) -> Answer<Place> {
+        let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+        let mut place = Place {
+            pieces: Vec::new(),
+            _kept: Vec::new(),
+        };
+        let mut done = 0;
+        while done < bytes {
+            let at = pointer.checked_add(done as u64).ok_or(invalid)?;
+            let (base, allocation) = self.find(at).ok_or(invalid)?;
+            let is_mapped = allocation.kind == Kind::Mapped;
+            if is_mapped && allocation.readers.is_empty() || !is_mapped && done > 0 {
+                return Err(invalid);
+            }
+            let offset = (at - base) as usize;
+            let count = (allocation.bytes - offset).min(bytes - done);
+            place.pieces.push(Piece {
+                pointer: allocation.store.place(offset),
+                bytes: count,
+            });
+            place._kept.push(allocation.store.clone());
+            done += count;
+            if !is_mapped && done < bytes {
+                return Err(invalid);
+            }
+        }
+        Ok(place)
+    }
+
     fn side(&self, pointer: u64, bytes: usize, side: Side) -> Answer<Found> {
         let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-        if let Some((base, allocation)) = self.find(pointer) {
-            let offset = (pointer - base) as usize;
-            if bytes > allocation.bytes - offset {
-                return Err(invalid);
-            }
-            if allocation.kind == Kind::Mapped && allocation.readers.is_empty() {
-                return Err(invalid);
-            }
+        if let Some((_, allocation)) = self.find(pointer) {
             return Ok(Found {
-                place: Place {
-                    pointer: allocation.store.place(offset),
-                    _kept: Some(allocation.store.clone()),
-                },
                 kind: Some(allocation.kind),
+                place: self.pieces(pointer, bytes)?,
             });
         }
         let reserved = self
@@ -104,10 +181,7 @@ impl State {
             return Err(invalid);
         }
         Ok(Found {
-            place: Place {
-                pointer: ptr::with_exposed_provenance_mut(pointer as usize),
-                _kept: None,
-            },
+            place: Place::own(pointer, bytes),
             kind: None,
         })
     }
@@ -145,9 +219,10 @@ impl Instance {
             None if within_device => Returns::AtOnce,
             None => Returns::WhenDone,
         };
+        let own: *const u8 = ptr::with_exposed_provenance(from as usize);
         let source = if stream.is_some() && source.kind.is_none() && returns == Returns::AtOnce {
             // SAFETY: the program promised that it may be read for that many bytes.
-            let staged = unsafe { core::slice::from_raw_parts(source.place.pointer, bytes) };
+            let staged = unsafe { core::slice::from_raw_parts(own, bytes) };
             Source::Staged(staged.into())
         } else {
             Source::Memory(source.place)
@@ -155,7 +230,6 @@ impl Instance {
         let work = Work::Transfer(Transfer {
             source,
             to: target.place,
-            bytes,
         });
         match (returns, stream) {
             (Returns::WhenDone, _) => self.run_now(state, handle, work),
@@ -190,7 +264,6 @@ impl Instance {
                 width,
             },
             to: target.place,
-            bytes,
         });
         match stream {
             Some(_) => self.enqueue(&mut state, handle, work).map(|_| ()),

@@ -29,7 +29,7 @@ impl Instance {
         if pointer.is_null() || bytes == 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let address = self.allocate(&mut state, Kind::Device, current, bytes)?;
+        let address = self.allocate(&mut state, Kind::Device, 0, current, bytes)?;
         // SAFETY: it isn't null, and the caller gave a place for one.
         unsafe { put(pointer, address) }
     }

@@ -119,8 +119,7 @@ impl Instance {
     fn check_place(&self, place: Place) -> Answer {
         match place.kind {
             CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => {
-                self.is_device(place.id)
-                    .map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+                self.is_device(place.id)?;
                 if self.config().concurrent_managed_access() {
                     Ok(())
                 } else {
@@ -143,6 +142,11 @@ impl Instance {
     ) -> Answer {
         let mut state = self.state();
         self.current(&state)?;
+        if place.is_device() {
+            // Unlike prefetching, which has a code of its own for it.
+            self.is_device(place.id)
+                .map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        }
         let allocation = state.managed(pointer, bytes)?;
         let (first, end) = pages(pointer, bytes);
         use CUmem_advise as A;
@@ -285,10 +289,7 @@ impl Instance {
         if pointer.is_null() || bytes == 0 || !known {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let address = self.allocate(&mut state, Kind::Managed, current, bytes)?;
-        if let Some(allocation) = state.allocations.get_mut(&address) {
-            allocation.flags = flags;
-        }
+        let address = self.allocate(&mut state, Kind::Managed, flags, current, bytes)?;
         // SAFETY: it isn't null, and the caller gave a place for one.
         unsafe { put(pointer, address) }
     }

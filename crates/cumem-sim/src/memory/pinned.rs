@@ -38,12 +38,9 @@ impl Instance {
         let address = if bytes == 0 {
             0
         } else {
-            let address = self.allocate(&mut state, Kind::Pinned, current, bytes)?;
-            if let Some(allocation) = state.allocations.get_mut(&address) {
-                // With unified addressing, all of it is mapped, for every context.
-                allocation.flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
-            }
-            address
+            // With unified addressing, all of it is mapped, for every context.
+            let flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
+            self.allocate(&mut state, Kind::Pinned, flags, current, bytes)?
         };
         let host: *mut c_void = ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: it isn't null, and the caller gave a place for one.

@@ -14,7 +14,7 @@ use cumem_sys::{
 use super::{Allocation, Store};
 use crate::books::Kind;
 use crate::instance::{Answer, Instance, State, fresh_handle, put};
-use crate::mapping::{Mapping, Protection};
+use crate::mapping::{Mapping, Protection, nameless_file};
 
 /// What sizes, offsets and addresses are multiples of.
 const GRANULARITY: usize = 2 << 20;
@@ -144,20 +144,6 @@ impl Instance {
             properties,
         })
     }
-}
-
-/// A file without a name, of a number of bytes.
-fn nameless_file(bytes: usize) -> Option<OwnedFd> {
-    // SAFETY: the name is a C string.
-    let file = unsafe { libc::memfd_create(c"cumem-sim".as_ptr(), libc::MFD_CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
-    // SAFETY: the descriptor is fresh, and nobody else's.
-    let file = unsafe { OwnedFd::from_raw_fd(file) };
-    let length = libc::off_t::try_from(bytes).ok()?;
-    // SAFETY: the descriptor is open.
-    (unsafe { libc::ftruncate(file.as_raw_fd(), length) } == 0).then_some(file)
 }
 
 fn is_aligned(number: u64) -> bool {

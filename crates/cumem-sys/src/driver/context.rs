@@ -39,7 +39,9 @@ impl Driver {
     /// The driver's answer.
     ///
     /// # Safety
-    /// Nothing in the process uses memory, streams or anything else of that context.
+    /// Nothing in the process uses memory, streams or anything else of that context, now or later: no
+    /// value is left that would use, or free, what ends with it, once the driver has put something
+    /// else at the same address.
     pub unsafe fn device_primary_ctx_reset(&self, device: CUdevice) -> Result<(), CuError> {
         // SAFETY: the caller's promise.
         unsafe { self.table().cuDevicePrimaryCtxReset_v2(device) }
@@ -106,7 +108,8 @@ impl Driver {
     ///
     /// # Safety
     /// The context came from [`ctx_create`](Self::ctx_create), was not destroyed before, and nothing of
-    /// it is in use.
+    /// it is in use, now or later: no value is left that would use, or free, what ends with it, once
+    /// the driver has put something else at the same address.
     pub unsafe fn ctx_destroy(&self, context: CUcontext) -> Result<(), CuError> {
         // SAFETY: the caller's promise.
         unsafe { self.table().cuCtxDestroy_v2(context) }

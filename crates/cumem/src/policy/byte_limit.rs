@@ -90,12 +90,11 @@ unsafe impl<B: MemoryBackend> MemoryBackend for ByteLimit<B> {
         site: &'static Location<'static>,
     ) -> Result<NonNull<u8>, AllocError> {
         if !self.reserve(size) {
+            let held = self.statistics();
             return Err(AllocError::new(
-                self.kind_name(),
-                self.device(),
-                size,
-                align,
-                &self.statistics(),
+                self,
+                (size, align),
+                (held.live, held.live_bytes),
                 AllocFailure::LimitExceeded { limit: self.limit },
             ));
         }

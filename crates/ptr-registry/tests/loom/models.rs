@@ -83,6 +83,7 @@ models! {
     two_registrations_for_one_slot;
     two_registrations_are_both_found;
     one_of_two_removals_wins;
+    one_of_two_removals_of_a_displaced_key_wins;
     registration_beside_removal_in_a_full_table;
     full_is_refused_without_a_trace at most 3 preemptions;
     what_came_before_a_registration_is_seen_by_who_finds_it;
@@ -156,6 +157,20 @@ fn one_of_two_removals_wins() {
     let other = other.join().unwrap();
     assert!(mine.is_some() != other.is_some());
     assert_eq!(mine.or(other), Some(pair(1)));
+    clean(&live, pair(0));
+}
+
+fn one_of_two_removals_of_a_displaced_key_wins() {
+    let live = Arc::new(Registry::<2, Pair>::with_capacity(2));
+    let [a, b] = [key(0, 0, 2), key(0, 1, 2)];
+    live.register(a, pair(1)).unwrap();
+    live.register(b, pair(2)).unwrap();
+    let other = beside(&live, move |live| live.unregister(b));
+    let mine = live.unregister(b);
+    let other = other.join().unwrap();
+    assert!(mine.is_some() != other.is_some());
+    assert_eq!(mine.or(other), Some(pair(2)));
+    assert_eq!(live.unregister(a), Some(pair(1)));
     clean(&live, pair(0));
 }
 

@@ -38,6 +38,7 @@ const MUTANTS: &[&str] = &[
     "directions after publication",
     "directions never taken back",
     "directions taken back twice",
+    "directions taken back before the key is taken",
     "directions changed by load and store",
     "directions taken back without release",
     "signpost read relaxed",
