@@ -27,7 +27,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The driver has not enough memory left: release some, or ask for less.
+    /// The driver, or a pool, has not enough memory left: release some, or ask for less.
     OutOfMemory,
     /// The backend holds as many pointers as it can: release some, or give it a larger capacity.
     RegistryFull,
@@ -77,7 +77,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match &self.cause {
             Cause::Alloc(error) => match error.failure() {
-                AllocFailure::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+                AllocFailure::OutOfMemory { .. } | AllocFailure::PoolExhausted { .. } => {
+                    ErrorKind::OutOfMemory
+                }
                 // The driver's "out of memory" is code 2, whoever asked.
                 AllocFailure::Elsewhere { code: 2 } => ErrorKind::OutOfMemory,
                 AllocFailure::RegistryFull { .. } => ErrorKind::RegistryFull,

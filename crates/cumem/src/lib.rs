@@ -39,6 +39,7 @@
 //! # What holds memory
 //! - [`Buffer`]: typed, with a length; slices, views, copies. The usual way.
 //! - [`Allocation`]: bytes without a type.
+//! - [`VirtualBuffer`]: device memory that grows in place.
 //! - `HostAllocator` (feature `allocator-api2`): `Vec`, `Box` and
 //!   maps in memory that the host can touch (feature `allocator-api2`, or `nightly`).
 //! - Bare pointers, for allocators: [`Backend::allocate_raw`] and [`Backend::release_raw`]; [`release`]
@@ -58,7 +59,7 @@
 //! [`report_leaks_at_exit`] say what was forgotten, and nothing if nothing was.
 //!
 //! # Features
-//! `unified`, `device`, `pinned`: the kinds, all on by default. `allocator-api2`, `nightly`: collections.
+//! `unified`, `device`, `pinned`, `virtual`: the kinds, all on by default. `allocator-api2`, `nightly`: collections.
 //! `tracing`, `metrics`: [policies](policy) that tell of what happens. `cudarc`: buffers to and from
 //! that crate without copying.
 //!

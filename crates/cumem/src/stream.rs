@@ -46,7 +46,8 @@ use crate::pending::{Event, Pending};
 /// ```
 ///
 /// A cheap handle: cloning counts a reference, and the last one destroys the driver's stream, whose
-/// work is still done. `Send` and `Sync`. The stream keeps the order with the null stream.
+/// work is still done. `Send` and `Sync`. The stream keeps the order with the null stream of its
+/// device; a copy that involves another device first waits for that device's null stream.
 #[derive(Clone)]
 pub struct Stream {
     shared: Arc<Shared>,
@@ -265,14 +266,31 @@ impl Stream {
     }
 
     /// # Errors
-    /// Unless the buffer is memory of the stream's own driver.
+    /// Unless the buffer is memory of the stream's own driver, which it can use now.
     fn check<T, B: DriverBackend>(&self, buffer: &Buffer<T, B>) -> Result<(), Error> {
-        let of_same = buffer.device_ptr() == 0 || same_driver(self.driver(), buffer.driver()?);
-        if of_same {
-            Ok(())
-        } else {
-            Err(Cause::DifferentDrivers.into())
+        if buffer.device_ptr() == 0 {
+            return Ok(());
         }
+        if !same_driver(self.driver(), buffer.driver()?) {
+            return Err(Cause::DifferentDrivers.into());
+        }
+        let device = buffer.backend().device();
+        if device == self.shared.context.ordinal() {
+            // Stream-ordered memory was allocated in the order of the null stream, which this stream
+            // keeps.
+            return Ok(());
+        }
+        self.wait_for_device(device)
+            .map_err(|error| Error::call("wait for another device", error))
+    }
+
+    /// Waits for the null stream of another device, in whose order its memory may have been
+    /// allocated: streams of different devices keep no order.
+    fn wait_for_device(&self, ordinal: i32) -> Result<(), CuError> {
+        let device = DeviceContext::retain(self.driver(), ordinal)?;
+        let _entered = device.enter()?;
+        // SAFETY: null is the null stream of the context that is current.
+        unsafe { self.driver().stream_synchronize(core::ptr::null_mut()) }
     }
 }
 

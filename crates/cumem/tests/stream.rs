@@ -1,11 +1,13 @@
 //! Copies in a stream: what they use stays theirs until the stream has passed.
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cumem::sys::{CUresult, Driver};
 use cumem::{
-    Backend, Buffer, Device, ErrorKind, MemoryBackend, Pinned, Stream, Unified, buckets_for,
+    Backend, Buffer, Device, ErrorKind, MemoryBackend, Pinned, Stream, StreamOrdered, Unified,
+    buckets_for,
 };
 use cumem_sim::{Fault, Sim};
 
@@ -200,4 +202,23 @@ fn a_stream_on_no_device_is_an_error() {
     let error = Stream::new(&world.driver, 7).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Driver);
     assert!(error.driver_error().is_some());
+}
+
+#[test]
+fn a_copy_to_another_devices_fresh_memory_comes_after_its_allocation() {
+    let sim = Sim::builder().devices(2).build();
+    let driver = sim.driver().unwrap();
+    let backend = Small::<StreamOrdered>::with_capacity(16)
+        .on_device(1)
+        .with_driver(driver.clone());
+    let place = Buffer::<u8, _>::uninit(3, Arc::new(backend)).unwrap();
+    let host = Small::<Pinned>::with_capacity(16).with_driver(driver.clone());
+    let mut values = Buffer::<u8, _>::uninit(3, Arc::new(host)).unwrap();
+    values.fill(MaybeUninit::new(7));
+    let stream = Stream::new(&driver, 0).unwrap();
+    let before = sim.books().calls_of("cuStreamSynchronize");
+    let (_, place) = stream.copy(values, place).unwrap().wait().unwrap();
+    assert_eq!(sim.books().calls_of("cuStreamSynchronize"), before + 1);
+    // SAFETY: the copy wrote every element.
+    assert_eq!(unsafe { place.assume_init() }.to_vec().unwrap(), [7; 3]);
 }

@@ -12,7 +12,7 @@ use cumem_sys::{Driver, LoadError};
 use crate::access::{DriverBackend, HostBackend, same_driver};
 
 /// Takes memory from a second backend, of whatever kind, when the first has none left: when the
-/// driver is out of memory, or a limit or the registry is full.
+/// driver is out of memory, a pool is exhausted, or a limit or the registry is full.
 ///
 /// Nothing falls back by itself: this type is how an application asks for it, and
 /// [`Statistics::fallbacks`] counts each time. [`find`](MemoryBackend::find) says what kind a block
@@ -74,6 +74,7 @@ fn has_none_left(error: &AllocError) -> bool {
     matches!(
         error.failure(),
         AllocFailure::OutOfMemory { .. }
+            | AllocFailure::PoolExhausted { .. }
             | AllocFailure::LimitExceeded { .. }
             | AllocFailure::RegistryFull { .. }
     )
