@@ -66,6 +66,18 @@ pub(crate) fn main(models: &[Model]) -> ExitCode {
     }
     let chosen =
         |name: &str| arguments.is_empty() || arguments.iter().any(|part| name.contains(part));
+    let known = if mutants.is_some() {
+        MUTANTS.iter().any(|name| chosen(name))
+    } else {
+        models.iter().any(|model| chosen(model.name))
+    };
+    if !known {
+        eprintln!(
+            "nothing has a name that contains {}",
+            arguments.join(" or ")
+        );
+        return ExitCode::FAILURE;
+    }
     let good = if mutants.is_some() {
         MUTANTS
             .iter()
