@@ -12,18 +12,14 @@ use cumem::{
     MemoryKind, PinnedBackend, ReleaseError, StreamOrderedBackend, UnifiedBackend, buckets_for,
     to_device_ptr,
 };
-use cumem_sim::Sim;
+use cumem_sim::{Sim, TestDriver};
 
 const CAPACITY: usize = 256;
 const BUCKETS: usize = buckets_for(CAPACITY);
 const BLOCK: usize = 4096;
 
 fn driver() -> Driver {
-    match std::env::var("CUMEM_TEST_DRIVER").as_deref() {
-        Err(_) | Ok("" | "sim") => Sim::builder().devices(2).build().driver().unwrap(),
-        Ok("real") => Driver::load().unwrap(),
-        Ok(path) => Driver::load_from(path).unwrap(),
-    }
+    TestDriver::new(Sim::builder().devices(2)).unwrap().driver
 }
 
 /// Tests look at addresses after they were released, so no other test may be given them meanwhile.

@@ -9,9 +9,8 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cumem::sys::Driver;
 use cumem::{MemoryBackend, ReleaseError, UnifiedBackend};
-use cumem_sim::Sim;
+use cumem_sim::{Sim, TestDriver};
 
 fn run_alone(test: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
@@ -31,15 +30,7 @@ static BACKEND: UnifiedBackend = UnifiedBackend::new();
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
-        let (sim, driver) = match std::env::var("CUMEM_TEST_DRIVER").as_deref() {
-            Err(_) | Ok("" | "sim") => {
-                let sim = Sim::builder().build();
-                let driver = sim.driver().unwrap();
-                (Some(sim), driver)
-            }
-            Ok("real") => (None, Driver::load().unwrap()),
-            Ok(path) => (None, Driver::load_from(path).unwrap()),
-        };
+        let TestDriver { driver, sim } = TestDriver::new(Sim::builder()).unwrap();
         BACKEND.set_driver(driver).unwrap();
         World {
             sim,
